@@ -1,0 +1,55 @@
+//! Real servers for the tests, benchmarks and fault runs: Redis (alone, with Sentinel, as a
+//! cluster), etcd, ZooKeeper, PostgreSQL and MariaDB.
+//!
+//! Every server is a child process on a free loopback port with its data in a temporary folder.
+//! It can be killed, paused and started again on the same port with the same data, and a
+//! [`Proxy`] in front of it breaks the network. Dropping a [`Server`] kills it and removes its
+//! folder; when the test process itself is killed, the kernel kills its servers, and the next
+//! run removes their folders.
+//!
+//! ```no_run
+//! use test_servers::{Proxy, Redis};
+//!
+//! # fn main() -> Result<(), test_servers::Error> {
+//! let redis = Redis::new().append_only().start()?;
+//! let proxy = Proxy::start(redis.addr())?;
+//! proxy.drop_replies_once(); // the next command is applied, but its answer is lost
+//! redis.kill()?;
+//! redis.restart()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The programs come from Debian packages; [`packages`] knows which ones, and installs them.
+//! A start never skips: without its program it fails, and the error names the package.
+
+mod cluster;
+mod deadline;
+mod error;
+mod etcd;
+mod folder;
+mod mariadb;
+pub mod packages;
+pub mod ports;
+mod postgres;
+mod process;
+mod proxy;
+mod redis;
+mod resp;
+mod sentinel;
+mod server;
+mod zookeeper;
+
+pub use cluster::Cluster;
+pub use deadline::wait_for;
+pub use error::Error;
+pub use etcd::Etcd;
+pub use mariadb::MariaDb;
+pub use postgres::Postgres;
+pub use process::running_in;
+pub use proxy::Proxy;
+pub use redis::Redis;
+pub use resp::RedisConnection;
+pub use sentinel::Sentinel;
+pub use server::Server;
+pub use zookeeper::Zookeeper;

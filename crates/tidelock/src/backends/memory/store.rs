@@ -1,0 +1,123 @@
+//! The lines themselves, and the inboxes of the clients that stand in them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    backend::{Ask, Claim, ClaimId, ClientId, Entered, Leave, LockView, News, Scope, Standing},
+    clock::{Clock, Moment, wall_micros},
+    line::{Effect, Line, StoreTime},
+    name::Name,
+    shards::Shards,
+};
+
+/// Lines in the memory of this process.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Clock,
+    /// Wall clock at the start; it is not read again, so that it cannot jump.
+    micros: u64,
+    started: Moment,
+    lines: Shards<Line>,
+    inboxes: Mutex<HashMap<ClientId, mpsc::UnboundedSender<News>>>,
+}
+
+impl MemoryStore {
+    /// An empty store whose leases run on this clock.
+    pub fn new(clock: Clock) -> Arc<Self> {
+        let started = clock.now();
+        Arc::new(Self {
+            clock,
+            micros: wall_micros(),
+            started,
+            lines: Shards::new(),
+            inboxes: Mutex::default(),
+        })
+    }
+
+    /// The store of this name, shared by the process for as long as anybody uses it.
+    pub fn shared(name: &str) -> Arc<Self> {
+        static STORES: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(None);
+        let mut stores = lock(&STORES);
+        let stores = stores.get_or_insert_default();
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
+            return store;
+        }
+        stores.retain(|_, store| store.strong_count() > 0);
+        let store = Self::new(Clock::machine());
+        stores.insert(name.to_owned(), Arc::downgrade(&store));
+        store
+    }
+
+    /// Opens the inbox of a client.
+    pub(super) fn open_inbox(&self, client: ClientId) -> mpsc::UnboundedReceiver<News> {
+        let (send, receive) = mpsc::unbounded_channel();
+        lock(&self.inboxes).insert(client, send);
+        receive
+    }
+
+    pub(super) fn close_inbox(&self, client: ClientId) {
+        lock(&self.inboxes).remove(&client);
+    }
+
+    pub(super) fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Entered {
+        self.change(&claim.name, |line, at, effects| line.enter(claim, ask, at, effects))
+    }
+
+    pub(super) fn renew(&self, claim: &Claim) -> Standing {
+        self.change(&claim.name, |line, at, effects| line.renew(claim.id, at, effects))
+    }
+
+    pub(super) fn leave(&self, name: &Name, id: ClaimId, why: Leave) {
+        self.change(name, |line, at, effects| line.leave(id, why, at, effects));
+    }
+
+    pub(super) fn look(&self, scope: &Scope) -> Vec<LockView> {
+        let at = self.now();
+        let mut views = match scope {
+            Scope::Names(names) => names
+                .iter()
+                .filter_map(|name| Some(self.lines.lock(name).get(name)?.look(name, at)))
+                .collect(),
+            Scope::All => self.lines.collect(|name, line| Some(line.look(name, at))),
+        };
+        views.retain(|view| !view.holders.is_empty() || !view.waiters.is_empty());
+        views
+    }
+
+    fn now(&self) -> StoreTime {
+        let lease = self.clock.now();
+        StoreTime { lease, micros: self.micros + lease.since(self.started).as_micros() as u64 }
+    }
+
+    fn change<T>(&self, name: &Name, change: impl FnOnce(&mut Line, StoreTime, &mut Vec<Effect>) -> T) -> T {
+        let mut effects = Vec::new();
+        let mut shard = self.lines.lock(name);
+        // Read under the lock, so that later changes have later times.
+        let at = self.now();
+        let answer = change(shard.get_or_make(name, |line| line.may_be_forgotten(at)), at, &mut effects);
+        // Told under the lock, so that news of one line arrive in order.
+        if !effects.is_empty() {
+            self.tell(name, effects);
+        }
+        answer
+    }
+
+    fn tell(&self, name: &Name, effects: Vec<Effect>) {
+        let inboxes = lock(&self.inboxes);
+        for Effect { id, what } in effects {
+            if let Some(inbox) = inboxes.get(&id.client()) {
+                // A client that went away is not told; its claims lapse.
+                let _ = inbox.send(News { name: name.clone(), id, what });
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,169 @@
+//! The only place that reads time.
+//!
+//! Leases are measured on a clock that never jumps and runs on while the machine is suspended
+//! (`CLOCK_BOOTTIME` on Linux): a laptop that slept for an hour must find its leases over. The
+//! clock of [`Instant`](std::time::Instant) stops in suspend, and the wall clock jumps.
+#![allow(clippy::disallowed_methods, reason = "this is the one file that may read clocks")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// A point on a lease clock. Comparable only with moments of the same clock.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The moment this many nanoseconds after the clock's start.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the clock's start.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl std::ops::Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl std::ops::Sub<Duration> for Moment {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// A clock for leases: the machine's, or one that a test drives.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    Machine,
+    Driven(Arc<Driven>),
+}
+
+/// The runtime's clock, which tests can pause, with a rate and jumps of its own.
+#[derive(Debug)]
+struct Driven {
+    start: tokio::time::Instant,
+    rate_ppm: i64,
+    jumped: AtomicI64,
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn machine() -> Self {
+        Self(Source::Machine)
+    }
+
+    /// A clock that follows tokio's, which tests can pause, `rate_ppm` millionths fast or slow.
+    pub fn driven(rate_ppm: i64) -> Self {
+        Self(Source::Driven(Arc::new(Driven {
+            start: tokio::time::Instant::now(),
+            rate_ppm,
+            jumped: AtomicI64::new(0),
+        })))
+    }
+
+    /// Lets a driven clock jump ahead, as a machine's does over a suspend.
+    pub fn jump(&self, ahead: Duration) {
+        if let Source::Driven(driven) = &self.0 {
+            driven.jumped.fetch_add(ahead.as_nanos() as i64, Ordering::SeqCst);
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        match &self.0 {
+            Source::Machine => boot_time(),
+            Source::Driven(driven) => {
+                let elapsed = driven.start.elapsed().as_nanos() as i64;
+                let drift = (i128::from(elapsed) * i128::from(driven.rate_ppm) / 1_000_000) as i64;
+                // Not from zero, so that a test may look at moments before the start.
+                let base = 1_000_000_000_000;
+                Moment((base + elapsed + drift + driven.jumped.load(Ordering::SeqCst)).max(0) as u64)
+            }
+        }
+    }
+
+    /// Sleeps until a moment, or for a second at most: timers of the runtime stand still while the
+    /// machine is suspended, so a long sleep would wake too late. Callers look at the clock again.
+    pub async fn sleep_towards(&self, until: Moment) {
+        let longest = match &self.0 {
+            Source::Machine => Duration::from_secs(1),
+            Source::Driven(_) => Duration::MAX,
+        };
+        tokio::time::sleep(until.since(self.now()).min(longest)).await;
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn boot_time() -> Moment {
+    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
+}
+
+// CLOCK_MONOTONIC runs on in suspend on Apple systems and OpenBSD; FreeBSD and NetBSD stop it.
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+fn boot_time() -> Moment {
+    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+#[cfg(unix)]
+fn from_timespec(time: rustix::time::Timespec) -> Moment {
+    Moment(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(not(unix))]
+fn boot_time() -> Moment {
+    use std::{sync::OnceLock, time::Instant};
+    static START: OnceLock<Instant> = OnceLock::new();
+    Moment(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// Microseconds of the wall clock, for tokens only: it may jump.
+pub fn wall_micros() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_clock_moves_on() {
+        let clock = Clock::machine();
+        let first = clock.now();
+        while clock.now() == first {}
+        assert!(clock.now() > first);
+        assert!(wall_micros() > 1_700_000_000_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_driven_clock_has_a_rate_and_jumps() {
+        let fast = Clock::driven(10_000);
+        let start = fast.now();
+        tokio::time::advance(Duration::from_secs(100)).await;
+        assert_eq!(fast.now().since(start), Duration::from_secs(101));
+        fast.jump(Duration::from_secs(3_600));
+        assert_eq!(fast.now().since(start), Duration::from_secs(3_701));
+    }
+}

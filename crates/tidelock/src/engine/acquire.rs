@@ -1,0 +1,385 @@
+//! Acquiring: stand in the local line, ask the store, listen.
+//!
+//! The question runs in a task of the engine and its answer goes to the local line. The caller's
+//! future only listens: dropped at any moment, it leaves nothing behind. Only the first poll of a
+//! question happens in the caller's own context, because a store in this process answers at once
+//! and a driver can send without a task switch.
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use super::{
+    Engine,
+    held::Held,
+    lease::{State, call_limit},
+    leased::LeasedClaim,
+    local::{Cohort, LocalLine, Outcome, Phase, Waiter},
+    request::{Patience, Request},
+};
+use crate::{
+    backend::{Ask, Call, Claim, ClaimId, Entered, Failure, FailureKind, Refusal, Scope, Share},
+    clock::Moment,
+    defect::Defect,
+    error::{Error, Result},
+    events,
+    name::Name,
+};
+
+/// How often a question is asked before the store counts as unavailable.
+const TRIES: u32 = 3;
+
+/// What the local line says to a newcomer.
+enum Begin<'a> {
+    /// It holds: it joined others.
+    Held(Held),
+    /// It only tried, and somebody is ahead.
+    Busy,
+    /// It waits; if there is a claim, it has to be sent.
+    Wait(Waiting<'a>, Option<(Arc<LeasedClaim>, Ask)>),
+}
+
+impl Engine {
+    /// Acquires, or says `None` when patience ran out.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        request: Request<'_>,
+        patience: Patience,
+    ) -> Result<Option<Held>> {
+        let asked = self.clock.now();
+        let mut waiting = match self.begin(&request, patience == Patience::Try, asked)? {
+            Begin::Held(held) => return Ok(Some(held)),
+            Begin::Busy => return Ok(None),
+            Begin::Wait(waiting, claim) => {
+                if let Some((leased, ask)) = claim {
+                    self.ask_here(leased, ask, asked);
+                }
+                waiting
+            }
+        };
+        let outcome = match patience {
+            Patience::Forever | Patience::Try => waiting.outcome().await,
+            Patience::For(limit) => match tokio::time::timeout(limit, waiting.outcome()).await {
+                Ok(outcome) => outcome,
+                // The grant may have come at this very moment.
+                Err(_) => waiting.give_up().unwrap_or(Ok(None)),
+            },
+        };
+        events::acquired(self.store(), request.name, outcome.as_ref().ok().map(Option::is_some), || {
+            self.clock.now().since(asked)
+        });
+        outcome
+    }
+
+    /// What to say when patience ran out.
+    pub(crate) async fn timed_out(self: &Arc<Self>, name: &Name, waited: Duration) -> Error {
+        let look = self.backend.look(&Scope::Names(vec![name.clone()]));
+        let seen = tokio::time::timeout(Duration::from_millis(500), look).await;
+        let seen = seen.ok().and_then(Result::ok).unwrap_or_default();
+        Error::timed_out(self.store(), name, waited, seen.first())
+    }
+
+    fn begin<'a>(
+        self: &'a Arc<Self>,
+        request: &Request<'a>,
+        try_only: bool,
+        now: Moment,
+    ) -> Result<Begin<'a>> {
+        let mut shard = self.table.shard(request.name);
+        // Looked at under the lock of the shard: whoever closes walks over all shards afterwards.
+        if self.is_closed() {
+            return Err(Error::closed(request.name));
+        }
+        let line = shard.get_or_make(request.name, LocalLine::is_idle);
+        let serial = self.next_serial();
+        let (tell, hear) = oneshot::channel();
+        let waiter = Waiter { serial, try_only, max_hold: request.max_hold, tell };
+        let waiting = |cohort| Waiting { engine: self, name: request.name, cohort, hear: Some(hear) };
+
+        let passes =
+            line.cohort_for(request).map(|cohort| cohort.id).is_some_and(|id| line.is_passed_by(serial, id));
+        if let Some(cohort) = line.cohort_for(request) {
+            let joins = self.may_join(cohort, request, passes, now);
+            match cohort.phase {
+                Phase::Held { guards } if joins => {
+                    cohort.phase = Phase::Held { guards: guards + 1 };
+                    let number = cohort.next_number();
+                    cohort.hand_off = Some(number);
+                    return Ok(Begin::Held(Held::new(self, &cohort.leased, cohort.epoch, number)));
+                }
+                // Readers do not wait for readers: one that may not join sends a claim of its own.
+                Phase::Held { .. } if request.share == Share::Shared => {}
+                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => {
+                    return Ok(Begin::Busy);
+                }
+                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } | Phase::Leaving => {
+                    let id = cohort.id;
+                    cohort.push(waiter);
+                    return Ok(Begin::Wait(waiting(id), None));
+                }
+            }
+        }
+        let ask = if try_only { Ask::Try } else { Ask::Queue };
+        let leased = self.claim_for(request, serial, now);
+        line.push(Cohort::new(serial, request, Arc::clone(&leased), waiter));
+        Ok(Begin::Wait(waiting(serial), Some((leased, ask))))
+    }
+
+    fn may_join(&self, cohort: &Cohort, request: &Request<'_>, passes: bool, now: Moment) -> bool {
+        if !cohort.is_joint() || !cohort.holds() {
+            return false;
+        }
+        match cohort.leased.state(now) {
+            // Whoever re-enters has what it has already: no queue, whatever else waits.
+            State::Held | State::Uncertain if request.owner.is_some() => true,
+            State::Held => !passes && cohort.may_hand_off(now),
+            _ => false,
+        }
+    }
+
+    fn claim_for(&self, request: &Request<'_>, serial: u64, asked: Moment) -> Arc<LeasedClaim> {
+        let claim = Claim {
+            id: ClaimId::new(self.client, serial),
+            name: request.name.clone(),
+            share: request.share,
+            owner: request.owner.cloned(),
+            ttl: request.ttl,
+            label: Arc::clone(request.label),
+        };
+        LeasedClaim::new(claim, serial, request.auto_renew, asked)
+    }
+
+    /// Asks for the first time, from the caller's context: if the answer is there at once, no task is needed.
+    fn ask_here(self: &Arc<Self>, leased: Arc<LeasedClaim>, ask: Ask, asked: Moment) {
+        let mut call = self.backend.enter(&leased.claim, ask);
+        match poll_once(call.as_mut()) {
+            // The answer is as old as the question.
+            Poll::Ready(Ok(answer)) => self.entered(&leased, asked, asked, answer),
+            Poll::Ready(Err(failure)) => {
+                let call = Box::pin(std::future::ready(Err(failure)));
+                self.tasks.spawn(Arc::clone(self).ask_until_answered(leased, ask, asked, call));
+            }
+            Poll::Pending => self.tasks.spawn(Arc::clone(self).ask_until_answered(leased, ask, asked, call)),
+        }
+    }
+
+    /// Asks from a task of the engine.
+    pub(super) fn ask_later(self: &Arc<Self>, leased: Arc<LeasedClaim>, ask: Ask) {
+        let engine = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let asked = engine.clock.now();
+            let call = engine.backend.enter(&leased.claim, ask);
+            engine.ask_until_answered(leased, ask, asked, call).await;
+        });
+    }
+
+    async fn ask_until_answered(
+        self: Arc<Self>,
+        mut leased: Arc<LeasedClaim>,
+        ask: Ask,
+        mut asked: Moment,
+        mut call: Call<Entered>,
+    ) {
+        let limit = call_limit(leased.claim.ttl);
+        let mut may_be_in_line = false;
+        for tries in 1.. {
+            let answer = tokio::time::timeout(limit, call).await;
+            let failure = match answer {
+                Ok(Ok(answer)) => return self.entered(&leased, asked, self.clock.now(), answer),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::unknown(format!("no answer within {limit:?}")),
+            };
+            may_be_in_line |= failure.kind == FailureKind::Unknown;
+            if failure.kind == FailureKind::Denied || tries == TRIES || !self.is_still_asking(&leased) {
+                return self.give_up_asking(&leased, &failure, may_be_in_line);
+            }
+            tokio::time::sleep(Duration::from_millis(25) * 4_u32.pow(tries - 1)).await;
+            if self.defects.has(Defect::NewIdOnRetry)
+                && let Some((fresh, _)) = self.replace_claim(&leased)
+            {
+                leased = fresh;
+            }
+            asked = self.clock.now();
+            call = self.backend.enter(&leased.claim, ask);
+        }
+    }
+
+    fn is_still_asking(&self, leased: &LeasedClaim) -> bool {
+        let mut shard = self.table.shard(&leased.claim.name);
+        shard
+            .get(&leased.claim.name)
+            .and_then(|line| line.cohort_of(leased))
+            .is_some_and(|cohort| matches!(cohort.phase, Phase::Asking(_)) && cohort.is_wanted())
+    }
+
+    /// The store answered.
+    fn entered(self: &Arc<Self>, leased: &Arc<LeasedClaim>, asked: Moment, now: Moment, answer: Entered) {
+        let claim = &leased.claim;
+        let asked = if self.defects.has(Defect::LeaseFromReply) { now } else { asked };
+        match answer {
+            Entered::Held(grant) => self.granted(&claim.name, claim.id, grant, Some(asked), now),
+            Entered::Waiting(place) => {
+                let mut shard = self.table.shard(&claim.name);
+                let Some(cohort) = shard.get(&claim.name).and_then(|line| line.cohort_of(leased)) else {
+                    drop(shard);
+                    return self.give_back_later(Arc::clone(leased));
+                };
+                // A push may have overtaken the answer.
+                if !matches!(cohort.phase, Phase::Asking(_)) {
+                    return;
+                }
+                if cohort.is_wanted() || self.defects.has(Defect::PlaceKeptAfterCancel) {
+                    cohort.phase = Phase::InLine;
+                    leased.waits(place, self.fallback(leased, now), asked, now, &self.schedule);
+                } else {
+                    cohort.phase = Phase::Leaving;
+                    drop(shard);
+                    self.give_back_later(Arc::clone(leased));
+                }
+            }
+            Entered::Busy => self.end_tries(leased),
+            Entered::Refused(refusal) => {
+                let error = match refusal {
+                    Refusal::Capacity(agreed) => {
+                        Error::capacity(self.store(), &claim.name, claim.share, agreed)
+                    }
+                    Refusal::Upgrade(held) => Error::upgrade(self.store(), &claim.name, claim.share, held),
+                };
+                self.fail_cohort(leased, &error);
+            }
+        }
+    }
+
+    /// A try was refused: whoever tried hears it, whoever came to stay asks again.
+    fn end_tries(self: &Arc<Self>, leased: &Arc<LeasedClaim>) {
+        let mut shard = self.table.shard(&leased.claim.name);
+        let Some(line) = shard.get(&leased.claim.name) else {
+            return;
+        };
+        let Some(cohort) = line.cohort_of(leased) else {
+            return;
+        };
+        for waiter in cohort.take_tries() {
+            // A receiver that is gone hears nothing; there is nothing to give back.
+            let _ = waiter.tell.send(Ok(None));
+        }
+        if cohort.is_wanted() {
+            drop(shard);
+            self.ask_anew(leased);
+        } else {
+            let id = cohort.id;
+            line.remove(id);
+        }
+    }
+
+    /// The store cannot be asked: whoever waits hears why.
+    fn give_up_asking(self: &Arc<Self>, leased: &Arc<LeasedClaim>, failure: &Failure, may_be_in_line: bool) {
+        self.fail_cohort(leased, &Error::failure(self.store(), Some(&leased.claim.name), failure));
+        if may_be_in_line {
+            self.give_back_later(Arc::clone(leased));
+        }
+    }
+
+    /// Tells all of a cohort that asks or waits that it is over.
+    pub(super) fn fail_cohort(self: &Arc<Self>, leased: &Arc<LeasedClaim>, error: &Error) {
+        let mut shard = self.table.shard(&leased.claim.name);
+        let Some(line) = shard.get(&leased.claim.name) else {
+            return;
+        };
+        let Some(cohort) = line.cohort_of(leased) else {
+            return;
+        };
+        if cohort.holds() {
+            return;
+        }
+        while let Some(waiter) = cohort.pop() {
+            let _ = waiter.tell.send(Err(error.clone()));
+        }
+        let id = cohort.id;
+        line.remove(id);
+    }
+
+    /// A cohort whose claim is over goes on with a new one.
+    pub(super) fn ask_anew(self: &Arc<Self>, over: &Arc<LeasedClaim>) {
+        if let Some((leased, ask)) = self.replace_claim(over) {
+            self.ask_later(leased, ask);
+        }
+    }
+
+    fn replace_claim(self: &Arc<Self>, over: &Arc<LeasedClaim>) -> Option<(Arc<LeasedClaim>, Ask)> {
+        let now = self.clock.now();
+        let mut shard = self.table.shard(&over.claim.name);
+        let cohort = shard.get(&over.claim.name)?.cohort_of(over)?;
+        let claim = Claim { id: ClaimId::new(self.client, self.next_serial()), ..(*over.claim).clone() };
+        let leased = LeasedClaim::new(claim, cohort.id, over.auto_renew, now);
+        let ask = cohort.ask();
+        cohort.leased = Arc::clone(&leased);
+        cohort.phase = Phase::Asking(ask);
+        Some((leased, ask))
+    }
+}
+
+/// A task that waits. Dropped, it takes itself out of the local line.
+#[derive(Debug)]
+struct Waiting<'a> {
+    engine: &'a Arc<Engine>,
+    name: &'a Name,
+    cohort: u64,
+    hear: Option<oneshot::Receiver<Outcome>>,
+}
+
+impl Waiting<'_> {
+    async fn outcome(&mut self) -> Outcome {
+        let Some(hear) = &mut self.hear else {
+            return Ok(None);
+        };
+        // Told already, as a store in this process does: no need to arrange for being woken.
+        let outcome = match hear.try_recv() {
+            Err(TryRecvError::Empty) => pin!(hear).await.ok(),
+            told => told.ok(),
+        };
+        self.hear = None;
+        // Every waiter is told something before it is dropped, except when the runtime is torn down.
+        outcome.unwrap_or_else(|| Err(Error::closed(self.name)))
+    }
+
+    /// Goes away. Says what came in the meantime, if anything did.
+    fn give_up(&mut self) -> Option<Outcome> {
+        let mut hear = self.hear.take()?;
+        let mut shard = self.engine.table.shard(self.name);
+        // Outcomes are sent under this lock: either it is there now or it never comes.
+        hear.close();
+        if let Ok(outcome) = hear.try_recv() {
+            return Some(outcome);
+        }
+        let line = shard.get(self.name)?;
+        let index = line.position(self.cohort)?;
+        let cohort = &mut line.cohorts[index];
+        cohort.forget_one();
+        let keeps = self.engine.defects.has(Defect::PlaceKeptAfterCancel);
+        if !cohort.is_wanted() && cohort.phase == Phase::InLine && !keeps {
+            cohort.phase = Phase::Leaving;
+            let leased = Arc::clone(&cohort.leased);
+            drop(shard);
+            self.engine.give_back_later(leased);
+        }
+        None
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // A guard that came too late is dropped here, outside the lock, and so given back.
+        drop(self.give_up());
+    }
+}
+
+/// Polls a call once, without a waker: it is polled again in a task or not at all.
+pub(super) fn poll_once<T>(call: Pin<&mut (dyn Future<Output = T> + Send)>) -> Poll<T> {
+    call.poll(&mut Context::from_waker(Waker::noop()))
+}

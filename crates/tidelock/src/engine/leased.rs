@@ -1,0 +1,261 @@
+//! A claim of this client and its lease: shared by the keeper, the local line and the guards.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::{
+    keeper::Schedule,
+    lease::{Due, Lease, State},
+};
+use crate::{
+    backend::{Claim, Grant, Place},
+    clock::Moment,
+    error::LossReason,
+};
+
+/// A claim in line or holding, as this client knows it.
+#[derive(Debug)]
+pub(crate) struct LeasedClaim {
+    pub(crate) claim: Arc<Claim>,
+    /// Which cohort of the local line it stands for.
+    pub(crate) cohort: u64,
+    /// Whether it is renewed once it holds. A claim that waits always is.
+    pub(super) auto_renew: bool,
+    cell: Mutex<Cell>,
+    /// Told when it is lost or a guard is released.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) lease: Lease,
+    /// The grant, once it is known, and when it became known.
+    held: Option<(Grant, Moment)>,
+    /// When to ask how the claim stands, before the lease needs it.
+    ask_at: Option<Moment>,
+    /// Under which moment the keeper has it.
+    pub(super) scheduled: Option<Moment>,
+}
+
+/// What the keeper finds when it looks at a claim.
+pub(super) enum Look {
+    Renew,
+    Lost(LossReason),
+    Later,
+}
+
+impl LeasedClaim {
+    pub(super) fn new(claim: Claim, cohort: u64, auto_renew: bool, asked: Moment) -> Arc<Self> {
+        let lease = Lease::new(asked, claim.ttl, true);
+        Arc::new(Self {
+            claim: Arc::new(claim),
+            cohort,
+            auto_renew,
+            cell: Mutex::new(Cell { lease, held: None, ask_at: None, scheduled: None }),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn cell(&self) -> MutexGuard<'_, Cell> {
+        self.cell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The grant, if it holds or held.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        self.cell().held.map(|(grant, _)| grant)
+    }
+
+    /// When the grant became known here.
+    pub(super) fn held_since(&self) -> Option<Moment> {
+        self.cell().held.map(|(_, since)| since)
+    }
+
+    pub(crate) fn state(&self, now: Moment) -> State {
+        self.cell().lease.state(now)
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.cell().lease.deadline()
+    }
+
+    /// How it stands, and until when.
+    pub(super) fn standing(&self, now: Moment) -> (State, Moment) {
+        let mut cell = self.cell();
+        (cell.lease.state(now), cell.lease.deadline())
+    }
+
+    /// Its ttl, and for how long the store has not confirmed it.
+    pub(super) fn silence(&self, now: Moment) -> (Duration, Duration) {
+        let cell = self.cell();
+        (cell.lease.ttl(), cell.lease.silent(now))
+    }
+
+    /// Resolves when the claim is lost, or with nothing when `released` says that nobody needs to know.
+    pub(super) async fn lost(
+        &self,
+        released: impl Fn() -> bool,
+        now: impl Fn() -> Moment,
+    ) -> Option<LossReason> {
+        loop {
+            // Listen before looking, or the signal could fall between.
+            let told = self.changed.notified();
+            if released() {
+                return None;
+            }
+            if let State::Lost(reason) = self.state(now()) {
+                return Some(reason);
+            }
+            told.await;
+        }
+    }
+
+    /// Lets those who wait for a loss look again.
+    pub(super) fn tell(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// The claim is in line: its place was confirmed by what was asked at `asked`.
+    pub(super) fn waits(
+        self: &Arc<Self>,
+        place: Place,
+        ask_at: Option<Moment>,
+        asked: Moment,
+        now: Moment,
+        keeper: &Schedule,
+    ) {
+        let mut cell = self.cell();
+        cell.lease.confirmed(asked, self.claim.ttl, now);
+        cell.ask_at = place.lapse_in.map(|lapse_in| asked + lapse_in).into_iter().chain(ask_at).min();
+        keeper.put(self, &mut cell, now);
+    }
+
+    /// The claim became a holder. `asked` is missing if nobody asked: the lease then counts from
+    /// when the claim was last known to wait, and is renewed at once.
+    pub(super) fn holds(
+        self: &Arc<Self>,
+        grant: Grant,
+        asked: Option<Moment>,
+        now: Moment,
+        keeper: &Schedule,
+    ) -> State {
+        let mut cell = self.cell();
+        if let Some(asked) = asked {
+            cell.lease.confirmed(asked, grant.ttl, now);
+        }
+        cell.ask_at = asked.is_none().then_some(now);
+        cell.lease.renew(self.auto_renew);
+        cell.held = Some((grant, now));
+        keeper.put(self, &mut cell, now);
+        cell.lease.state(now)
+    }
+
+    /// The store confirmed that it still holds.
+    pub(super) fn renewed(
+        self: &Arc<Self>,
+        grant: Grant,
+        asked: Moment,
+        now: Moment,
+        keeper: &Schedule,
+    ) -> State {
+        let mut cell = self.cell();
+        cell.lease.confirmed(asked, grant.ttl, now);
+        if let Some((held, _)) = &mut cell.held {
+            held.waiting = grant.waiting;
+        }
+        keeper.put(self, &mut cell, now);
+        cell.lease.state(now)
+    }
+
+    /// No answer came.
+    pub(super) fn unanswered(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+        let mut cell = self.cell();
+        cell.lease.unanswered(now);
+        keeper.put(self, &mut cell, now);
+    }
+
+    /// Somebody thinks that asking is worth it.
+    pub(super) fn ask_now(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+        let mut cell = self.cell();
+        cell.ask_at = Some(now);
+        keeper.put(self, &mut cell, now);
+    }
+
+    /// `max_hold` of whoever holds it now.
+    pub(super) fn limit(self: &Arc<Self>, limit: Option<Moment>, now: Moment, keeper: &Schedule) {
+        let mut cell = self.cell();
+        if cell.lease.limit(limit) {
+            keeper.put(self, &mut cell, now);
+        }
+    }
+
+    /// It is over. Says how it stood before.
+    pub(super) fn end(self: &Arc<Self>, now: Moment, keeper: &Schedule) -> State {
+        let mut cell = self.cell();
+        let state = cell.lease.state(now);
+        cell.lease.end(now);
+        keeper.take(self, &mut cell);
+        state
+    }
+
+    /// It is lost for this reason, unless it was over already. Says for which reason it is lost.
+    pub(super) fn lose(
+        self: &Arc<Self>,
+        reason: LossReason,
+        now: Moment,
+        keeper: &Schedule,
+    ) -> Option<LossReason> {
+        let mut cell = self.cell();
+        cell.lease.lose(reason, now);
+        keeper.take(self, &mut cell);
+        match cell.lease.state(now) {
+            State::Lost(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// The keeper's look at a claim that it took out of its schedule under `key`.
+    pub(super) fn look(self: &Arc<Self>, key: Moment, now: Moment, keeper: &Schedule) -> Look {
+        let mut cell = self.cell();
+        if cell.scheduled != Some(key) {
+            return Look::Later;
+        }
+        cell.scheduled = None;
+        let asked_for = cell.ask_at.is_some_and(|ask_at| now >= ask_at) && !cell.lease.is_asking();
+        match cell.lease.due(now, self.jitter()) {
+            Due::Lost(reason) => Look::Lost(reason),
+            Due::Over => Look::Later,
+            Due::Nothing { early, .. } if early > now && !asked_for => {
+                keeper.put(self, &mut cell, now);
+                Look::Later
+            }
+            Due::Renew | Due::Nothing { .. } => {
+                cell.ask_at = None;
+                cell.lease.asking(now);
+                keeper.put(self, &mut cell, now);
+                Look::Renew
+            }
+        }
+    }
+
+    /// When the keeper has to look, and from when on it may: nothing if it is over.
+    pub(super) fn due(&self, cell: &mut Cell, now: Moment) -> Option<(Moment, Moment)> {
+        let (early, late) = match cell.lease.due(now, self.jitter()) {
+            Due::Over => return None,
+            Due::Lost(_) | Due::Renew => return Some((now, now)),
+            Due::Nothing { early, late } => (early, late),
+        };
+        match cell.ask_at {
+            Some(ask_at) if !cell.lease.is_asking() => Some((early.min(ask_at), late.min(ask_at))),
+            _ => Some((early, late)),
+        }
+    }
+
+    /// Spreads renewals of claims that began together.
+    fn jitter(&self) -> u8 {
+        (self.claim.id.serial().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
+}

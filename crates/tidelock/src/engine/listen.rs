@@ -1,0 +1,95 @@
+//! Listening: one task hears what the store says unasked.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Engine, leased::LeasedClaim, local::Phase};
+use crate::{
+    backend::{Backend, News, What},
+    clock::Moment,
+    defect::Defect,
+    error::LossReason,
+    events,
+};
+
+/// How long a lost push may go unnoticed, and how often a store that does not push is asked.
+const WITH_PUSH: Duration = Duration::from_secs(2);
+const WITHOUT_PUSH: Duration = Duration::from_millis(100);
+
+/// The listener's task.
+pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop: CancellationToken) {
+    let mut failures = 0_u32;
+    loop {
+        let news = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            news = backend.wait() => news,
+        };
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        match news {
+            Ok(news) => {
+                failures = 0;
+                engine.hear(&news);
+            }
+            Err(failure) => {
+                events::listening_failed(engine.store(), &failure);
+                failures += 1;
+                engine.ask_about_all();
+                drop(engine);
+                let pause = Duration::from_millis(10) * 2_u32.pow(failures.min(7));
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+impl Engine {
+    fn hear(self: &Arc<Self>, news: &News) {
+        match news.what {
+            What::Granted(_)
+                if self.defects.has(Defect::NoFallback) && news.id.serial().is_multiple_of(8) => {}
+            What::Granted(grant) => self.granted(&news.name, news.id, grant, None, self.clock.now()),
+            What::Gone => {
+                if let Some(leased) = self.find(news) {
+                    self.lost(&leased, LossReason::Gone);
+                }
+            }
+            What::Ask => {
+                if let Some(leased) = self.find(news) {
+                    leased.ask_now(self.clock.now(), &self.schedule);
+                }
+            }
+        }
+    }
+
+    fn find(&self, news: &News) -> Option<Arc<LeasedClaim>> {
+        let mut shard = self.table.shard(&news.name);
+        let cohort = shard.get(&news.name)?.cohort_with(news.id)?;
+        matches!(cohort.phase, Phase::InLine | Phase::Held { .. }).then(|| Arc::clone(&cohort.leased))
+    }
+
+    /// Pushes may have been missed: ask how every claim in line stands, in one batch.
+    fn ask_about_all(&self) {
+        let now = self.clock.now();
+        for (leased, phase) in self.table.claims() {
+            if phase == Phase::InLine {
+                leased.ask_now(now, &self.schedule);
+            }
+        }
+    }
+
+    /// When to ask about a claim in line, in case a push gets lost.
+    pub(super) fn fallback(&self, leased: &LeasedClaim, now: Moment) -> Option<Moment> {
+        if self.defects.has(Defect::NoFallback) {
+            return None;
+        }
+        let every = if self.backend.abilities().push { WITH_PUSH } else { WITHOUT_PUSH };
+        Some(now + every.min(leased.claim.ttl / 3))
+    }
+}

@@ -1,0 +1,311 @@
+//! The local line: tasks of one process that want the same name.
+//!
+//! They stand in one FIFO and send *one* claim, which goes from hand to hand without a message: a
+//! *cohort*. Each hand-off has a token of its own, larger than the one before. So that nobody
+//! outside starves, a cohort gives the lock back after some hand-offs or some time, and sooner when
+//! others are known to wait. Nobody of the same process who came earlier is passed either.
+//!
+//! This file only keeps the books; [`acquire`](super::acquire) and [`release`](super::release)
+//! turn them into calls. Nothing here waits, and no lock is held over an await.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
+
+use tokio::sync::oneshot;
+
+use super::{held::Held, leased::LeasedClaim, request::Request};
+use crate::{
+    backend::{Ask, ClaimId, Share},
+    clock::Moment,
+    error::Error,
+    name::Name,
+    shards::{Shard, Shards},
+    token,
+};
+
+/// What a task that waits is told: a guard, busy (a try), or an error.
+pub(super) type Outcome = Result<Option<Held>, Error>;
+
+/// How far a lock is handed on inside the process: so often, or for so long.
+const ALONE: (u32, Duration) = (token::HAND_OFFS, Duration::from_millis(50));
+const OTHERS_WAIT: (u32, Duration) = (64, Duration::from_millis(5));
+
+/// All local lines of a client.
+#[derive(Debug)]
+pub(super) struct Table(Shards<LocalLine>);
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self(Shards::new())
+    }
+
+    pub(super) fn shard(&self, name: &Name) -> MutexGuard<'_, Shard<LocalLine>> {
+        self.0.lock(name)
+    }
+
+    /// The claims of all cohorts and where they are, in the order of the names.
+    pub(super) fn claims(&self) -> Vec<(Arc<LeasedClaim>, Phase)> {
+        let of_line = |_: &Name, line: &LocalLine| {
+            Some(line.cohorts.iter().map(|c| (Arc::clone(&c.leased), c.phase)).collect::<Vec<_>>())
+        };
+        self.0.collect(of_line).into_iter().flatten().collect()
+    }
+}
+
+/// The cohorts of one name, by id: in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct LocalLine {
+    pub(super) cohorts: VecDeque<Cohort>,
+}
+
+impl LocalLine {
+    pub(super) fn is_idle(&self) -> bool {
+        self.cohorts.is_empty()
+    }
+
+    pub(super) fn push(&mut self, cohort: Cohort) {
+        if self.cohorts.capacity() == 0 {
+            // Nearly every name has one cohort: do not make room for four.
+            self.cohorts = VecDeque::with_capacity(1);
+        }
+        self.cohorts.push_back(cohort);
+    }
+
+    pub(super) fn position(&self, cohort: u64) -> Option<usize> {
+        self.cohorts.binary_search_by_key(&cohort, |cohort| cohort.id).ok()
+    }
+
+    /// The cohort that a claim stands for now, if any.
+    pub(super) fn cohort_of(&mut self, leased: &LeasedClaim) -> Option<&mut Cohort> {
+        let index = self.index_of(leased)?;
+        Some(&mut self.cohorts[index])
+    }
+
+    pub(super) fn index_of(&self, leased: &LeasedClaim) -> Option<usize> {
+        self.position(leased.cohort).filter(|index| self.cohorts[*index].leased.claim.id == leased.claim.id)
+    }
+
+    /// The cohort that a claim id stands for now, if any.
+    pub(super) fn cohort_with(&mut self, id: ClaimId) -> Option<&mut Cohort> {
+        // A cohort's first claim has the cohort's number; later ones are looked for.
+        let index = self
+            .position(id.serial())
+            .filter(|index| self.cohorts[*index].leased.claim.id == id)
+            .or_else(|| self.cohorts.iter().position(|cohort| cohort.leased.claim.id == id))?;
+        Some(&mut self.cohorts[index])
+    }
+
+    /// The cohort that a request may join or stand behind.
+    pub(super) fn cohort_for(&mut self, request: &Request<'_>) -> Option<&mut Cohort> {
+        if request.owner.is_some() {
+            // What an owner holds it holds for all that is covered by it.
+            let holding = self.cohorts.iter().position(|cohort| {
+                let claim = &cohort.leased.claim;
+                claim.owner.as_ref() == request.owner && cohort.holds() && claim.share.covers(request.share)
+            });
+            if let Some(index) = holding {
+                return Some(&mut self.cohorts[index]);
+            }
+        }
+        if stands_alone(request) {
+            return None;
+        }
+        // The newest: of several that read, the older ones may be closed to newcomers.
+        let newest = self.cohorts.iter_mut().rev().find(|cohort| cohort.is_for(request));
+        newest.filter(|cohort| request.share != Share::Shared || cohort.waiting() < token::HAND_OFFS as usize)
+    }
+
+    /// Whether somebody of this process came before `serial` and waits in another cohort.
+    pub(super) fn is_passed_by(&self, serial: u64, cohort: u64) -> bool {
+        self.cohorts
+            .iter()
+            .take_while(|other| other.id < serial)
+            .filter(|other| other.id != cohort && !other.holds())
+            .any(|other| other.next_serial().is_some_and(|first| first < serial))
+    }
+
+    pub(super) fn remove(&mut self, cohort: u64) {
+        if let Some(index) = self.position(cohort) {
+            self.cohorts.remove(index);
+        }
+    }
+}
+
+/// Whether a request cannot share its claim with others.
+fn stands_alone(request: &Request<'_>) -> bool {
+    request.owner.is_none()
+        && match request.share {
+            // A lease that is not renewed is worth less to the next.
+            Share::Exclusive => !request.auto_renew,
+            // Readers hold together: one limit would end all of them.
+            Share::Shared => !request.auto_renew || request.max_hold.is_some(),
+            // Permits are counted by the store, one claim each.
+            Share::Permits { .. } => true,
+        }
+}
+
+/// Where a cohort's claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The question is under way.
+    Asking(Ask),
+    /// In the store's line.
+    InLine,
+    /// It holds, for this many guards.
+    Held { guards: u32 },
+    /// It is being given back; whoever comes now waits for that.
+    Leaving,
+}
+
+/// Tasks that share a claim.
+#[derive(Debug)]
+pub(super) struct Cohort {
+    pub(super) id: u64,
+    /// Nobody else may join.
+    alone: bool,
+    pub(super) leased: Arc<LeasedClaim>,
+    pub(super) phase: Phase,
+    /// The epoch of the grant, once it holds.
+    pub(super) epoch: u64,
+    /// The number of the last hand-off, if the claim was in anybody's hands.
+    pub(super) hand_off: Option<u32>,
+    /// Nearly always there is one waiter at most: it needs no queue.
+    first: Option<Waiter>,
+    others: VecDeque<Waiter>,
+    /// How many of the waiters went away and were not yet swept out.
+    gone: usize,
+}
+
+/// A task that waits.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) serial: u64,
+    pub(super) try_only: bool,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) tell: oneshot::Sender<Outcome>,
+}
+
+impl Cohort {
+    pub(super) fn new(id: u64, request: &Request<'_>, leased: Arc<LeasedClaim>, first: Waiter) -> Self {
+        let ask = if first.try_only { Ask::Try } else { Ask::Queue };
+        Self {
+            id,
+            alone: stands_alone(request),
+            leased,
+            phase: Phase::Asking(ask),
+            epoch: 0,
+            hand_off: None,
+            first: Some(first),
+            others: VecDeque::new(),
+            gone: 0,
+        }
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.phase, Phase::Held { .. })
+    }
+
+    /// Whether its claim is what this request would ask for.
+    fn is_for(&self, request: &Request<'_>) -> bool {
+        let claim = &self.leased.claim;
+        !self.alone
+            && claim.share == request.share
+            && claim.owner.as_ref() == request.owner
+            && claim.ttl == request.ttl
+            && claim.label == *request.label
+            && self.leased.auto_renew == request.auto_renew
+    }
+
+    fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn waiting(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    pub(super) fn push(&mut self, waiter: Waiter) {
+        if self.waiting() == 0 {
+            self.first = Some(waiter);
+        } else {
+            self.others.push_back(waiter);
+        }
+    }
+
+    /// A waiter went away.
+    pub(super) fn forget_one(&mut self) {
+        self.gone += 1;
+        if self.gone > 16 && self.gone * 2 > self.waiting() {
+            self.sweep();
+        }
+    }
+
+    fn sweep(&mut self) {
+        self.first.take_if(|waiter| waiter.tell.is_closed());
+        self.others.retain(|waiter| !waiter.tell.is_closed());
+        self.gone = 0;
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting() > self.gone
+    }
+
+    /// The next waiter that is still there.
+    pub(super) fn pop(&mut self) -> Option<Waiter> {
+        while let Some(waiter) = self.first.take().or_else(|| self.others.pop_front()) {
+            if !waiter.tell.is_closed() {
+                return Some(waiter);
+            }
+            self.gone = self.gone.saturating_sub(1);
+        }
+        None
+    }
+
+    /// All waiters that only try, in order.
+    pub(super) fn take_tries(&mut self) -> VecDeque<Waiter> {
+        self.sweep();
+        let waiters = self.first.take().into_iter().chain(std::mem::take(&mut self.others));
+        let (tries, others) = waiters.partition(|waiter| waiter.try_only);
+        self.others = others;
+        tries
+    }
+
+    /// The serial number of the waiter a hand-off would go to.
+    pub(super) fn next_serial(&self) -> Option<u64> {
+        self.waiters().find(|waiter| !waiter.tell.is_closed()).map(|waiter| waiter.serial)
+    }
+
+    /// Whether those who wait only try.
+    pub(super) fn ask(&self) -> Ask {
+        if self.waiters().all(|waiter| waiter.try_only) { Ask::Try } else { Ask::Queue }
+    }
+
+    /// The number of the next hand-off. Whoever re-enters has the same token as before.
+    pub(super) fn next_number(&self) -> u32 {
+        match self.hand_off {
+            None => 0,
+            Some(number) if self.leased.claim.owner.is_some() => number,
+            Some(number) => number + 1,
+        }
+    }
+
+    /// Whether several guards may hold the claim at once.
+    pub(super) fn is_joint(&self) -> bool {
+        self.leased.claim.owner.is_some() || self.leased.claim.share == Share::Shared
+    }
+
+    /// Whether the process may keep the lock for one more of its own.
+    pub(super) fn may_hand_off(&self, now: Moment) -> bool {
+        let Some(grant) = self.leased.grant() else {
+            return false;
+        };
+        let Some(since) = self.leased.held_since() else {
+            return false;
+        };
+        let (times, time) = if grant.waiting == 0 { ALONE } else { OTHERS_WAIT };
+        self.hand_off.unwrap_or(0) < times && now.since(since) < time
+    }
+}

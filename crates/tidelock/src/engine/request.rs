@@ -1,0 +1,28 @@
+//! What a user asks the engine for: checked, and free of the interface it came through.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{backend::Share, name::Name, owner::Owner};
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as it takes.
+    Forever,
+    /// At most this long.
+    For(Duration),
+    /// Not at all.
+    Try,
+}
+
+/// A wish for a lock. It borrows: most wishes are granted before anything has to be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) share: Share,
+    pub(crate) owner: Option<&'a Owner>,
+    pub(crate) ttl: Duration,
+    pub(crate) auto_renew: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) label: &'a Arc<str>,
+}

@@ -1,0 +1,60 @@
+//! Distributed locks with a line, fencing tokens, and a signal when a lock is lost.
+//!
+//! ```
+//! # async fn write_order(token: tidelock::Token) -> Result<(), tidelock::Error> { Ok(()) }
+//! # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # rt.block_on(async {
+//! use tidelock::Locks;
+//!
+//! let locks = Locks::connect("memory:").await?;            // any store by its URL
+//! let guard = locks.mutex("orders/42").lock().await?;      // waits in line, renews by itself
+//! write_order(guard.token()).await?;                       // fencing token, larger than every earlier one
+//! guard.release().await?;
+//! # Ok::<(), tidelock::Error>(()) }).unwrap();
+//! ```
+//!
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] are one thing underneath: a named line with a capacity.
+//! [`Multi`] takes several names without deadlock. [`blocking`] is the same without async.
+//!
+//! Who writes a backend reads [`backend`] and [`line`].
+
+pub mod backend;
+pub mod backends;
+pub mod blocking;
+mod claim;
+mod client;
+pub mod clock;
+mod connect;
+#[doc(hidden)]
+pub mod defect;
+mod engine;
+mod error;
+mod events;
+mod guard;
+mod handle;
+pub mod line;
+mod multi;
+mod mutex;
+mod name;
+mod options;
+mod owner;
+mod rw_lock;
+mod semaphore;
+mod shards;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod token;
+
+pub use self::{
+    client::Locks,
+    error::{Error, ErrorKind, LossReason, Result},
+    guard::{Guard, Holding, LockState},
+    multi::{Guards, Multi},
+    mutex::Mutex,
+    name::{MAX_NAME_BYTES, Name},
+    options::{DEFAULT_TTL, MAX_TTL},
+    owner::{MAX_OWNER_BYTES, Owner},
+    rw_lock::RwLock,
+    semaphore::Semaphore,
+    token::Token,
+};

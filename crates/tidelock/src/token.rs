@@ -1,0 +1,76 @@
+//! The fencing token: the number that a protected resource compares.
+
+use std::fmt;
+
+/// How many hand-offs inside one process fit between two grants of the store.
+pub(crate) const HAND_OFFS: u32 = (1 << HAND_OFF_BITS) - 1;
+const HAND_OFF_BITS: u32 = 10;
+
+/// A number that is larger for every later holder of the same lock.
+///
+/// Send it along with each write that the lock protects and let the resource refuse a number
+/// smaller than the largest it has seen: then even a holder that slept through the end of its
+/// lease can do no harm.
+///
+/// A token is the *epoch* that the store gave with the grant, and the number of hand-offs inside
+/// this process since. It fits into a signed 64-bit column until the year 2255.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// let locks = tidelock::Locks::connect("memory:").await?;
+/// let first = locks.mutex("orders/42").lock().await?;
+/// let earlier = first.token();
+/// first.release().await?;
+/// let second = locks.mutex("orders/42").lock().await?;
+/// assert!(second.token() > earlier);
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    pub(crate) fn new(epoch: u64, hand_off: u32) -> Self {
+        debug_assert!(hand_off <= HAND_OFFS);
+        Self(epoch << HAND_OFF_BITS | u64::from(hand_off))
+    }
+
+    /// The number to send to the protected resource.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The store's part of the number: the grant it came with.
+    pub fn epoch(self) -> u64 {
+        self.0 >> HAND_OFF_BITS
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}+{})", self.epoch(), self.0 & u64::from(HAND_OFFS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_grant_is_larger_than_every_hand_off_of_an_earlier_one() {
+        assert!(Token::new(8, 0) > Token::new(7, HAND_OFFS));
+        assert!(Token::new(7, 2) > Token::new(7, 1));
+    }
+
+    #[test]
+    fn a_token_of_this_century_fits_a_signed_column() {
+        let year_2250_in_micros = 280 * 366 * 24 * 3_600 * 1_000_000_u64;
+        assert!(i64::try_from(Token::new(year_2250_in_micros, HAND_OFFS).get()).is_ok());
+    }
+}
