@@ -15,8 +15,6 @@ pub enum Defect {
     DeadlineIgnored,
     /// Engine: a renewal that says "gone" is taken for one that failed.
     GoneIgnored,
-    /// Engine: another epoch in a renewal is taken for the same grant.
-    EpochChangeIgnored,
     /// Engine: a grant that comes after the caller went away is kept.
     LateGrantKept,
     /// Engine: a caller that goes away leaves its place in line, renewed for ever.
@@ -51,12 +49,11 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 19] = [
         Self::LeaseFromReply,
         Self::PushFromArrival,
         Self::DeadlineIgnored,
         Self::GoneIgnored,
-        Self::EpochChangeIgnored,
         Self::LateGrantKept,
         Self::PlaceKeptAfterCancel,
         Self::NewIdOnRetry,

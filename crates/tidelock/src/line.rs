@@ -29,6 +29,7 @@ use crate::{
         Standing, What,
     },
     clock::Moment,
+    defect::{Defect, Defects},
     name::Name,
 };
 
@@ -68,9 +69,16 @@ pub struct Line {
     last_epoch: u64,
     /// No lease lapses before this.
     earliest: Moment,
+    defects: Defects,
 }
 
 impl Line {
+    /// A line that makes mistakes on purpose.
+    #[cfg(feature = "testing")]
+    pub fn with_defects(defects: Defects) -> Self {
+        Self { defects, ..Self::default() }
+    }
+
     /// Takes a place, or, for a try, only if the claim would hold at once.
     pub fn enter(
         &mut self,
@@ -95,6 +103,13 @@ impl Line {
             }
             Some(Err(held)) => return Entered::Refused(Refusal::Upgrade(held)),
             None => {}
+        }
+        let overtakes = self.defects.has(Defect::Overtaking);
+        if overtakes && self.fits(claim.share) && self.held < self.places.len() {
+            self.last_epoch = at.micros.max(self.last_epoch + 1);
+            self.admit(claim, at, Some(Hold { epoch: self.last_epoch, since: at.lease, rides: false }));
+            self.count_base(claim.share);
+            return Entered::Held(self.grant(claim, self.last_epoch));
         }
         let holds_at_once = self.held == self.places.len() && self.fits(claim.share);
         if ask == Ask::Try && !holds_at_once {
@@ -216,7 +231,10 @@ impl Line {
     fn fits(&self, share: Share) -> bool {
         match share {
             Share::Exclusive => self.bases == 0,
-            Share::Shared => !self.exclusive,
+            Share::Shared => !self.exclusive || self.defects.has(Defect::ReadersPassWriters),
+            Share::Permits { of, .. } if self.defects.has(Defect::WeightsIgnored) => {
+                !self.exclusive && self.bases < of as usize
+            }
             Share::Permits { n, of } => !self.exclusive && self.used + u64::from(n) <= u64::from(of),
         }
     }

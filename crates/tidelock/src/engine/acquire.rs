@@ -17,13 +17,13 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::{
     Engine,
     held::Held,
-    lease::{State, call_limit},
+    lease::{State, call_limit, pause_before_retry},
     leased::LeasedClaim,
     local::{Cohort, LocalLine, Outcome, Phase, Waiter},
     request::{Patience, Request},
 };
 use crate::{
-    backend::{Ask, Call, Claim, ClaimId, Entered, Failure, FailureKind, Refusal, Scope, Share},
+    backend::{Ask, Call, Claim, ClaimId, Entered, Failure, FailureKind, Refusal, Scope},
     clock::Moment,
     defect::Defect,
     error::{Error, Result},
@@ -101,22 +101,15 @@ impl Engine {
         let waiter = Waiter { serial, try_only, max_hold: request.max_hold, tell };
         let waiting = |cohort| Waiting { engine: self, name: request.name, cohort, hear: Some(hear) };
 
-        let passes =
-            line.cohort_for(request).map(|cohort| cohort.id).is_some_and(|id| line.is_passed_by(serial, id));
         if let Some(cohort) = line.cohort_for(request) {
-            let joins = self.may_join(cohort, request, passes, now);
             match cohort.phase {
-                Phase::Held { guards } if joins => {
+                Phase::Held { guards } if cohort.is_joint() && self.is_held(cohort, now) => {
+                    // Whoever re-enters has what it has already: no queue, whatever else waits.
                     cohort.phase = Phase::Held { guards: guards + 1 };
                     let number = cohort.next_number();
-                    cohort.hand_off = Some(number);
                     return Ok(Begin::Held(Held::new(self, &cohort.leased, cohort.epoch, number)));
                 }
-                // Readers do not wait for readers: one that may not join sends a claim of its own.
-                Phase::Held { .. } if request.share == Share::Shared => {}
-                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => {
-                    return Ok(Begin::Busy);
-                }
+                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => return Ok(Begin::Busy),
                 Phase::Asking(_) | Phase::InLine | Phase::Held { .. } | Phase::Leaving => {
                     let id = cohort.id;
                     cohort.push(waiter);
@@ -130,16 +123,8 @@ impl Engine {
         Ok(Begin::Wait(waiting(serial), Some((leased, ask))))
     }
 
-    fn may_join(&self, cohort: &Cohort, request: &Request<'_>, passes: bool, now: Moment) -> bool {
-        if !cohort.is_joint() || !cohort.holds() {
-            return false;
-        }
-        match cohort.leased.state(now) {
-            // Whoever re-enters has what it has already: no queue, whatever else waits.
-            State::Held | State::Uncertain if request.owner.is_some() => true,
-            State::Held => !passes && cohort.may_hand_off(now),
-            _ => false,
-        }
+    fn is_held(&self, cohort: &Cohort, now: Moment) -> bool {
+        matches!(cohort.leased.state(now), State::Held | State::Uncertain)
     }
 
     fn claim_for(&self, request: &Request<'_>, serial: u64, asked: Moment) -> Arc<LeasedClaim> {
@@ -198,7 +183,7 @@ impl Engine {
             if failure.kind == FailureKind::Denied || tries == TRIES || !self.is_still_asking(&leased) {
                 return self.give_up_asking(&leased, &failure, may_be_in_line);
             }
-            tokio::time::sleep(Duration::from_millis(25) * 4_u32.pow(tries - 1)).await;
+            tokio::time::sleep(pause_before_retry(tries, leased.claim.ttl)).await;
             if self.defects.has(Defect::NewIdOnRetry)
                 && let Some((fresh, _)) = self.replace_claim(&leased)
             {
@@ -225,9 +210,11 @@ impl Engine {
             Entered::Held(grant) => self.granted(&claim.name, claim.id, grant, Some(asked), now),
             Entered::Waiting(place) => {
                 let mut shard = self.table.shard(&claim.name);
-                let Some(cohort) = shard.get(&claim.name).and_then(|line| line.cohort_of(leased)) else {
+                let cohort = shard.get(&claim.name).and_then(|line| line.cohort_of(leased));
+                let Some(cohort) = cohort.filter(|cohort| cohort.phase != Phase::Leaving) else {
                     drop(shard);
-                    return self.give_back_later(Arc::clone(leased));
+                    // The question arrived after we left.
+                    return self.leave_later(claim.name.clone(), claim.id, claim.ttl);
                 };
                 // A push may have overtaken the answer.
                 if !matches!(cohort.phase, Phase::Asking(_)) {

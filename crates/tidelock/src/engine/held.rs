@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        Arc,
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -16,16 +16,25 @@ use crate::{
     token::Token,
 };
 
-/// A hold, or one hand of it where several hold together.
+/// A hold, or one hand of it where several hold together. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Held(Arc<Hand>);
+
+/// One pair of hands on a claim.
+#[derive(Debug)]
+struct Hand {
     engine: Arc<Engine>,
     leased: Arc<LeasedClaim>,
     token: Token,
-    /// Made when somebody else looks on: whether this hand was released.
-    released: OnceLock<Arc<AtomicBool>>,
-    armed: bool,
+    grip: AtomicU8,
 }
+
+/// The hand holds the claim, as far as it depends on the hand.
+const HOLDING: u8 = 0;
+/// The hand let go: the claim may be in other hands now, and its state is not ours any more.
+const RELEASED: u8 = 1;
+/// The claim was lost before the hand let go.
+const LOST: u8 = 2;
 
 impl Held {
     pub(super) fn new(engine: &Arc<Engine>, leased: &Arc<LeasedClaim>, epoch: u64, hand_off: u32) -> Self {
@@ -35,119 +44,112 @@ impl Held {
             Token::new(epoch, hand_off)
         };
         let (engine, leased) = (Arc::clone(engine), Arc::clone(leased));
-        Self { engine, leased, token, released: OnceLock::new(), armed: true }
+        Self(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) }))
     }
 
     /// Forgets about the hold without giving it back: somebody else has it.
-    pub(super) fn defuse(mut self) {
-        self.armed = false;
-    }
-
-    pub(crate) fn name(&self) -> &Name {
-        &self.leased.claim.name
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        self.token
-    }
-
-    pub(crate) fn state(&self) -> State {
-        self.engine.state_of(&self.leased)
-    }
-
-    pub(crate) fn valid_for(&self) -> Duration {
-        self.engine.valid_for(&self.leased, self.state())
+    pub(super) fn defuse(self) {
+        self.0.grip.store(RELEASED, Ordering::Release);
     }
 
     /// A look at the hold that outlives it.
     pub(crate) fn view(&self) -> HeldView {
-        HeldView {
-            engine: Arc::clone(&self.engine),
-            leased: Arc::clone(&self.leased),
-            token: self.token,
-            released: Arc::clone(self.released.get_or_init(Arc::default)),
-        }
+        HeldView(Arc::clone(&self.0))
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.0.leased.claim.name
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.0.token
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.0.state()
+    }
+
+    pub(crate) fn valid_for(&self) -> Duration {
+        self.0.valid_for()
     }
 
     /// Gives it back and waits until the store or the next task of this process has it.
-    pub(crate) async fn release(mut self) -> Result<()> {
-        match self.let_go() {
+    pub(crate) async fn release(self) -> Result<()> {
+        let Hand { engine, leased, .. } = &*self.0;
+        match self.0.let_go() {
             LetGo::Kept => Ok(()),
-            LetGo::Lost(reason) => Err(self.engine.loss_of(&self.leased, reason)),
-            LetGo::Leave => self.engine.give_back(&self.leased).await,
+            LetGo::Lost(reason) => Err(engine.loss_of(leased, reason)),
+            LetGo::Leave => engine.give_back(leased).await,
         }
-    }
-
-    fn let_go(&mut self) -> LetGo {
-        self.armed = false;
-        let after = self.engine.let_go(&self.leased);
-        if let (Some(released), LetGo::Kept | LetGo::Leave) = (self.released.get(), &after) {
-            released.store(true, Ordering::Release);
-            self.leased.tell();
-        }
-        after
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.armed && matches!(self.let_go(), LetGo::Leave) {
-            self.engine.give_back_later(Arc::clone(&self.leased));
+        let hand = &*self.0;
+        if hand.grip.load(Ordering::Acquire) == HOLDING && matches!(hand.let_go(), LetGo::Leave) {
+            hand.engine.give_back_later(Arc::clone(&hand.leased));
+        }
+    }
+}
+
+impl Hand {
+    fn let_go(&self) -> LetGo {
+        let after = self.engine.let_go(&self.leased);
+        let grip = if matches!(after, LetGo::Lost(_)) { LOST } else { RELEASED };
+        self.grip.store(grip, Ordering::Release);
+        self.leased.tell();
+        after
+    }
+
+    fn is_released(&self) -> bool {
+        self.grip.load(Ordering::Acquire) == RELEASED
+    }
+
+    fn state(&self) -> State {
+        if self.is_released() {
+            return State::Ended;
+        }
+        let state = self.leased.state(self.engine.clock.now());
+        if self.engine.defects.has(Defect::DeadlineIgnored) && state == State::Lost(LossReason::Expired) {
+            return State::Held;
+        }
+        state
+    }
+
+    fn valid_for(&self) -> Duration {
+        match self.state() {
+            State::Held | State::Uncertain => self.leased.deadline().since(self.engine.clock.now()),
+            State::Lost(_) | State::Ended => Duration::ZERO,
         }
     }
 }
 
 /// What can be known about a hold without holding it.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldView {
-    engine: Arc<Engine>,
-    leased: Arc<LeasedClaim>,
-    token: Token,
-    /// The claim may be in other hands then: its state is not ours any more.
-    released: Arc<AtomicBool>,
-}
+pub(crate) struct HeldView(Arc<Hand>);
 
 impl HeldView {
     pub(crate) fn name(&self) -> &Name {
-        &self.leased.claim.name
+        &self.0.leased.claim.name
     }
 
     pub(crate) fn token(&self) -> Token {
-        self.token
-    }
-
-    fn is_released(&self) -> bool {
-        self.released.load(Ordering::Acquire)
+        self.0.token
     }
 
     pub(crate) fn state(&self) -> State {
-        if self.is_released() { State::Ended } else { self.engine.state_of(&self.leased) }
+        self.0.state()
     }
 
     pub(crate) fn valid_for(&self) -> Duration {
-        self.engine.valid_for(&self.leased, self.state())
+        self.0.valid_for()
     }
 
     /// Resolves when the lock is lost, or with nothing when it was given back.
     pub(crate) async fn lost(self) -> Option<Error> {
-        let reason = self.leased.lost(|| self.is_released(), || self.engine.clock.now()).await?;
-        Some(self.engine.loss_of(&self.leased, reason))
-    }
-}
-
-impl Engine {
-    fn state_of(&self, leased: &LeasedClaim) -> State {
-        let state = leased.state(self.clock.now());
-        if self.defects.has(Defect::DeadlineIgnored) && state == State::Lost(LossReason::Expired) {
-            return State::Held;
-        }
-        state
-    }
-
-    fn valid_for(&self, leased: &LeasedClaim, state: State) -> Duration {
-        match state {
-            State::Held | State::Uncertain => leased.deadline().since(self.clock.now()),
-            State::Lost(_) | State::Ended => Duration::ZERO,
-        }
+        let Hand { engine, leased, .. } = &*self.0;
+        let reason = leased.lost(|| self.0.is_released(), || engine.clock.now()).await?;
+        Some(engine.loss_of(leased, reason))
     }
 }

@@ -14,7 +14,7 @@ use super::{
     leased::{Cell, LeasedClaim, Look},
 };
 use crate::{
-    backend::{Failure, Standing},
+    backend::{Failure, Place, Standing},
     clock::{Clock, Moment},
     defect::Defect,
     error::LossReason,
@@ -198,6 +198,9 @@ impl Engine {
         let asked = if self.defects.has(Defect::LeaseFromReply) { now } else { asked };
         let held = leased.grant();
         match (held, standing) {
+            (None, Standing::Held(_)) if self.defects.has(Defect::NoFallback) => {
+                leased.waits(Place { ahead: 0, lapse_in: None }, None, asked, now, &self.schedule);
+            }
             (None, Standing::Waiting(place)) => {
                 leased.waits(place, self.fallback(leased, now), asked, now, &self.schedule);
             }
@@ -205,9 +208,7 @@ impl Engine {
                 self.granted(&leased.claim.name, leased.claim.id, grant, Some(asked), now)
             }
             (None, Standing::Gone) => self.place_lost(leased),
-            (Some(held), Standing::Held(grant))
-                if held.epoch == grant.epoch || self.defects.has(Defect::EpochChangeIgnored) =>
-            {
+            (Some(held), Standing::Held(grant)) if held.epoch == grant.epoch => {
                 leased.renewed(grant, asked, now, &self.schedule);
             }
             // The answer was under way before the grant was: old news.

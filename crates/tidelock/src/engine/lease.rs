@@ -36,6 +36,12 @@ pub(crate) fn call_limit(ttl: Duration) -> Duration {
     (ttl / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
 }
 
+/// How long to wait before a call is tried again for the nth time. A short lease has no time for
+/// long pauses: the tries must fit into it.
+pub(crate) fn pause_before_retry(nth: u32, ttl: Duration) -> Duration {
+    (Duration::from_millis(25) * 4_u32.pow(nth.min(4) - 1)).min(ttl / 16)
+}
+
 /// Where a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -319,6 +325,9 @@ mod tests {
         for ms in [50, 100, 1_000, 30_000] {
             let ttl = Duration::from_millis(ms);
             assert!(ttl / 3 + call_limit(ttl) * 2 + ttl / 16 < usable(ttl), "{ttl:?}");
+            assert!(
+                call_limit(ttl) * 3 + pause_before_retry(1, ttl) + pause_before_retry(2, ttl) < usable(ttl)
+            );
         }
     }
 }

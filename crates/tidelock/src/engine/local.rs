@@ -113,9 +113,7 @@ impl LocalLine {
         if stands_alone(request) {
             return None;
         }
-        // The newest: of several that read, the older ones may be closed to newcomers.
-        let newest = self.cohorts.iter_mut().rev().find(|cohort| cohort.is_for(request));
-        newest.filter(|cohort| request.share != Share::Shared || cohort.waiting() < token::HAND_OFFS as usize)
+        self.cohorts.iter_mut().find(|cohort| cohort.is_for(request))
     }
 
     /// Whether somebody of this process came before `serial` and waits in another cohort.
@@ -135,16 +133,12 @@ impl LocalLine {
 }
 
 /// Whether a request cannot share its claim with others.
+///
+/// Readers and permits are held by several processes at once. If a process gave its own share to
+/// a newcomer, that one would get a token smaller than a share that another process got before.
 fn stands_alone(request: &Request<'_>) -> bool {
-    request.owner.is_none()
-        && match request.share {
-            // A lease that is not renewed is worth less to the next.
-            Share::Exclusive => !request.auto_renew,
-            // Readers hold together: one limit would end all of them.
-            Share::Shared => !request.auto_renew || request.max_hold.is_some(),
-            // Permits are counted by the store, one claim each.
-            Share::Permits { .. } => true,
-        }
+    // A lease that is not renewed is worth less to the next.
+    request.owner.is_none() && (request.share != Share::Exclusive || !request.auto_renew)
 }
 
 /// Where a cohort's claim is.
@@ -287,14 +281,14 @@ impl Cohort {
     pub(super) fn next_number(&self) -> u32 {
         match self.hand_off {
             None => 0,
-            Some(number) if self.leased.claim.owner.is_some() => number,
+            Some(number) if self.is_joint() => number,
             Some(number) => number + 1,
         }
     }
 
-    /// Whether several guards may hold the claim at once.
+    /// Whether several guards may hold the claim at once: those of one owner.
     pub(super) fn is_joint(&self) -> bool {
-        self.leased.claim.owner.is_some() || self.leased.claim.share == Share::Shared
+        self.leased.claim.owner.is_some()
     }
 
     /// Whether the process may keep the lock for one more of its own.

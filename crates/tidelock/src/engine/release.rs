@@ -8,7 +8,7 @@ use super::{
     Engine,
     acquire::poll_once,
     held::Held,
-    lease::{State, call_limit},
+    lease::{State, call_limit, pause_before_retry},
     leased::LeasedClaim,
     local::{Cohort, Phase},
 };
@@ -88,15 +88,16 @@ impl Engine {
         let asked =
             if asked.is_none() && self.defects.has(Defect::PushFromArrival) { Some(now) } else { asked };
         let mut shard = self.table.shard(name);
-        let Some(cohort) = shard.get(name).and_then(|line| line.cohort_with(id)) else {
+        let cohort = shard.get(name).and_then(|line| line.cohort_with(id));
+        let Some(cohort) = cohort.filter(|cohort| cohort.phase != Phase::Leaving) else {
             drop(shard);
-            // Nobody waits for it any more: a late grant, or a question that was delivered late.
+            // Nobody waits for it any more: a late grant, or a question that arrived after we left.
             if !self.defects.has(Defect::LateGrantKept) {
                 self.leave_later(name.clone(), id, grant.ttl);
             }
             return;
         };
-        if !matches!(cohort.phase, Phase::Asking(_) | Phase::InLine) {
+        if cohort.holds() {
             return;
         }
         let leased = Arc::clone(&cohort.leased);
@@ -256,7 +257,7 @@ impl Engine {
         let mut last = Failure::unknown("not tried");
         for round in 0..TRIES {
             if round > 0 {
-                tokio::time::sleep(Duration::from_millis(25) * 4_u32.pow(round - 1)).await;
+                tokio::time::sleep(pause_before_retry(round, ttl)).await;
             }
             let call = under_way.take().unwrap_or_else(|| self.backend.leave(name, id, Leave::Done));
             match tokio::time::timeout(limit, call).await {

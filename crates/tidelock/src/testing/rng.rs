@@ -1,0 +1,53 @@
+//! Random numbers that a seed repeats.
+
+use std::time::Duration;
+
+/// A small generator (splitmix64): good enough to choose faults, and the same everywhere.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The generator of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed ^ 0x6a09_e667_f3bc_c908)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A generator that goes its own way from here.
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.bits())
+    }
+
+    /// A number below `end`; zero if there is none.
+    pub fn below(&mut self, end: u64) -> u64 {
+        if end == 0 { 0 } else { self.bits() % end }
+    }
+
+    /// A number of `from..=to`.
+    pub fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from + 1)
+    }
+
+    /// Whether something happens that happens in so many of a thousand cases.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1_000) < per_mille
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+
+    /// A time of `from..=to` milliseconds.
+    pub fn millis(&mut self, from: u64, to: u64) -> Duration {
+        Duration::from_millis(self.between(from, to))
+    }
+}

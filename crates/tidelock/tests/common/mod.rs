@@ -1,0 +1,103 @@
+//! What the engine's tests share: clients of a store that can be broken, and a count of calls.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tidelock::{
+    Locks, Name,
+    backend::{
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, LockView, News, Scope,
+        Standing,
+    },
+    clock::Clock,
+    defect::Defects,
+    testing::faulty::{Faults, FaultyStore},
+};
+
+pub const TTL: Duration = Duration::from_secs(30);
+
+/// A store without faults whose answers take a millisecond or none, in paused time.
+pub fn store(faults: Faults) -> Arc<FaultyStore> {
+    FaultyStore::new(1, faults, Clock::driven(0), Defects::NONE)
+}
+
+/// A client of a store, its id, its clock and its calls.
+pub struct Client {
+    pub locks: Locks,
+    pub id: ClientId,
+    pub clock: Clock,
+    pub calls: Arc<Calls>,
+}
+
+pub fn client(store: &Arc<FaultyStore>, number: u64) -> Client {
+    let (id, clock) = (ClientId::from_u64(number), Clock::driven(0));
+    let calls = Arc::new(Calls::default());
+    let backend = Counted { inner: store.connect(id), calls: Arc::clone(&calls) };
+    let locks = Locks::on_clock(Arc::new(backend), id, clock.clone(), Defects::NONE);
+    Client { locks, id, clock, calls }
+}
+
+/// Lets everything that is due happen, without time passing.
+pub async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// How often each verb was called, and how many claims were renewed.
+#[derive(Debug, Default)]
+pub struct Calls {
+    pub enter: AtomicUsize,
+    pub renew: AtomicUsize,
+    pub renewed: AtomicUsize,
+    pub leave: AtomicUsize,
+}
+
+impl Calls {
+    pub fn of(&self, verb: &AtomicUsize) -> usize {
+        verb.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts the calls of a backend.
+#[derive(Debug)]
+struct Counted {
+    inner: Arc<dyn Backend>,
+    calls: Arc<Calls>,
+}
+
+impl Backend for Counted {
+    fn abilities(&self) -> &Abilities {
+        self.inner.abilities()
+    }
+
+    fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
+        self.calls.enter.fetch_add(1, Ordering::SeqCst);
+        self.inner.enter(claim, ask)
+    }
+
+    fn wait(&self) -> Call<News> {
+        self.inner.wait()
+    }
+
+    fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>> {
+        self.calls.renew.fetch_add(1, Ordering::SeqCst);
+        self.calls.renewed.fetch_add(claims.len(), Ordering::SeqCst);
+        self.inner.renew(claims)
+    }
+
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
+        self.calls.leave.fetch_add(1, Ordering::SeqCst);
+        self.inner.leave(name, id, why)
+    }
+
+    fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
+        self.inner.look(scope)
+    }
+}
