@@ -72,9 +72,6 @@ pub(crate) fn url(scheme: &str, servers: &[Server]) -> String {
         .first()
         .and_then(|server| server.url().split_once("://")?.1.split_once('@'))
         .map_or(String::new(), |(login, _)| format!("{login}@"));
-    let hosts: Vec<_> = servers
-        .iter()
-        .map(|server| server.addr().to_string())
-        .collect();
+    let hosts: Vec<_> = servers.iter().map(|server| server.addr().to_string()).collect();
     format!("{scheme}://{login}{}", hosts.join(","))
 }

@@ -25,11 +25,7 @@ pub(crate) fn now() -> Instant {
 /// # Errors
 ///
 /// When the condition still does not hold after `limit`.
-pub fn wait_for(
-    what: &str,
-    limit: Duration,
-    mut condition: impl FnMut() -> bool,
-) -> Result<(), Error> {
+pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<(), Error> {
     let start = now();
     loop {
         if condition() {

@@ -11,17 +11,11 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            address_in_use: false,
-        }
+        Self { message: message.into(), address_in_use: false }
     }
 
     pub(crate) fn address_in_use(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            address_in_use: true,
-        }
+        Self { message: message.into(), address_in_use: true }
     }
 
     pub(crate) fn is_address_in_use(&self) -> bool {

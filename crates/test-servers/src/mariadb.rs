@@ -1,5 +1,7 @@
 //! MariaDB.
 
+use std::fs;
+
 use crate::folder::Folder;
 use crate::process::{Call, succeeded};
 use crate::server::Plan;
@@ -41,12 +43,14 @@ impl MariaDb {
     fn launch(&self) -> Result<Server, Error> {
         let folder = Folder::new("mariadb")?;
         let data = format!("--datadir={}", folder.data().display());
+        // A server that starts removes all temporary tables it finds, those of others as well.
+        let temporary = folder.path().join("tmp");
+        fs::create_dir(&temporary).map_err(Error::context("no folder"))?;
+        let temporary = format!("--tmpdir={}", temporary.display());
         // It runs as root only when it is told so.
-        let user = rustix::process::geteuid()
-            .is_root()
-            .then_some("--user=root");
+        let user = rustix::process::geteuid().is_root().then_some("--user=root");
         Call::new(packages::require("mariadb-install-db")?)
-            .args(["--no-defaults", &data])
+            .args(["--no-defaults", &data, &temporary])
             // By default root may come in through the Unix socket only.
             .arg("--auth-root-authentication-method=normal")
             .args(user)
@@ -72,7 +76,7 @@ impl MariaDb {
             url: format!("mysql://root@{addr}/test"),
             unix_socket: None,
             run: Call::new(packages::require("mariadbd")?)
-                .args(["--no-defaults", &data])
+                .args(["--no-defaults", &data, &temporary])
                 .args(user)
                 .args([
                     format!("--bind-address={}", addr.ip()),
@@ -97,9 +101,6 @@ impl MariaDb {
 }
 
 fn ping(admin: &Call) -> Result<(), Error> {
-    let output = admin
-        .command()
-        .output()
-        .map_err(Error::context("mariadb-admin cannot run"))?;
+    let output = admin.command().output().map_err(Error::context("mariadb-admin cannot run"))?;
     succeeded("mariadb-admin ping", output).map(|_| ())
 }

@@ -17,10 +17,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("etcd-client", &["etcdctl"]),
     ("zookeeper", &["java", ZOOKEEPER_ENVIRONMENT]),
     ("postgresql", &["initdb", "postgres", "pg_isready", "psql"]),
-    (
-        "mariadb-server",
-        &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"],
-    ),
+    ("mariadb-server", &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"]),
 ];
 
 /// Where the package of ZooKeeper says what the class path of the server is.
@@ -50,10 +47,8 @@ pub fn missing() -> Vec<&'static str> {
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The programs of PostgreSQL must be of one version, and those in /usr/bin are slow wrappers.
-    let package = ["initdb", "postgres", "pg_isready", "psql"]
-        .contains(&program)
-        .then(postgres_folder)
-        .flatten();
+    let package =
+        ["initdb", "postgres", "pg_isready", "psql"].contains(&program).then(postgres_folder).flatten();
     package
         .into_iter()
         .chain(std::env::split_paths(&path))
@@ -70,10 +65,7 @@ fn postgres_folder() -> Option<PathBuf> {
         .filter_map(|entry| {
             let version: u32 = entry.file_name().to_str()?.parse().ok()?;
             let folder = entry.path().join("bin");
-            folder
-                .join("postgres")
-                .is_file()
-                .then_some((version, folder))
+            folder.join("postgres").is_file().then_some((version, folder))
         })
         .max()
         .map(|(_, folder)| folder)
@@ -108,10 +100,11 @@ pub fn install(packages: &[&str]) -> Result<(), String> {
     }
     let all = packages.join(" ");
     if find("apt-get").is_none() {
-        return Err(format!(
-            "there is no apt-get on this machine; please install by other means: {all}"
-        ));
+        return Err(format!("there is no apt-get on this machine; please install by other means: {all}"));
     }
+    as_root(&["true"]).map_err(|error| {
+        format!("no right to install packages; please run `apt-get install {all}` as root\n({error})")
+    })?;
     let _policy = NoServices::new()?;
     let fresh = lists_are_fresh();
     if !fresh {
@@ -172,9 +165,8 @@ fn as_root(command: &[&str]) -> Result<(), String> {
 /// at all.
 fn lists_are_fresh() -> bool {
     let lists = Path::new("/var/lib/apt/lists");
-    let any = fs::read_dir(lists).is_ok_and(|mut entries| {
-        entries.any(|entry| entry.is_ok_and(|entry| is_list(&entry.file_name())))
-    });
+    let any = fs::read_dir(lists)
+        .is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(|entry| is_list(&entry.file_name()))));
     // The lists carry the times of the mirror; the folder they are fetched into has that of the
     // last update.
     any && fs::metadata(lists.join("partial"))
@@ -212,6 +204,7 @@ impl NoServices {
 impl Drop for NoServices {
     fn drop(&mut self) {
         if self.ours
+            && Path::new(POLICY).exists()
             && let Err(error) = as_root(&["rm", "-f", POLICY])
         {
             eprintln!("{POLICY} is left behind: {error}");

@@ -47,10 +47,7 @@ impl Port {
         let name = format!("tidelock-test-port-{number}");
         let claim = UnixDatagram::bind_addr(&UnixAddr::from_abstract_name(name).ok()?).ok()?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self {
-            number,
-            _claim: claim,
-        })
+        Some(Self { number, _claim: claim })
     }
 }
 
@@ -65,9 +62,7 @@ pub fn free() -> Result<Port, Error> {
 
 /// Finds two free ports, the second `gap` above the first.
 pub(crate) fn free_pair(gap: u16) -> Result<(Port, Port), Error> {
-    search(gap, |number| {
-        Some((Port::claim(number)?, Port::claim(number.checked_add(gap)?)?))
-    })
+    search(gap, |number| Some((Port::claim(number)?, Port::claim(number.checked_add(gap)?)?)))
 }
 
 fn search<T>(gap: u16, claim: impl Fn(u16) -> Option<T>) -> Result<T, Error> {
@@ -154,9 +149,6 @@ mod tests {
             starts += 1;
             Err::<(), _>(Error::new("broken"))
         });
-        assert_eq!(
-            (failed.unwrap_err().to_string().as_str(), starts),
-            ("broken", 1)
-        );
+        assert_eq!((failed.unwrap_err().to_string().as_str(), starts), ("broken", 1));
     }
 }

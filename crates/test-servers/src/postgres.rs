@@ -86,12 +86,7 @@ impl Postgres {
             .arg("-D")
             .arg(data)
             .args(["-h", host, "-p", port])
-            .args([
-                "-c",
-                "unix_socket_directories=",
-                "-c",
-                "max_connections=200",
-            ])
+            .args(["-c", "unix_socket_directories=", "-c", "max_connections=200"])
             // In the data folder, which is removed, rather than in /dev/shm, which is not.
             .args(["-c", "dynamic_shared_memory_type=mmap"]);
         if !self.durable {
@@ -103,10 +98,7 @@ impl Postgres {
 }
 
 fn ready(isready: &Call) -> Result<(), Error> {
-    let output = isready
-        .command()
-        .output()
-        .map_err(Error::context("pg_isready cannot run"))?;
+    let output = isready.command().output().map_err(Error::context("pg_isready cannot run"))?;
     succeeded("pg_isready", output).map(|_| ())
 }
 

@@ -2,9 +2,10 @@
 //! signalling all that belong to a server.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::OnceLock;
@@ -27,12 +28,7 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn new(program: PathBuf) -> Self {
-        Self {
-            program,
-            args: Vec::new(),
-            env: Vec::new(),
-            user: None,
-        }
+        Self { program, args: Vec::new(), env: Vec::new(), user: None }
     }
 
     pub(crate) fn arg(mut self, arg: impl Into<OsString>) -> Self {
@@ -80,11 +76,7 @@ impl Call {
         if let Some(user) = self.user {
             command.args(["--reuid", user, "--regid", user, "--init-groups"]);
         }
-        command
-            .arg("--")
-            .arg(&self.program)
-            .args(&self.args)
-            .envs(self.env.iter().cloned());
+        command.arg("--").arg(&self.program).args(&self.args).envs(self.env.iter().cloned());
         Ok(command)
     }
 
@@ -110,10 +102,7 @@ pub(crate) fn succeeded(what: &str, output: Output) -> Result<String, Error> {
         return Ok(stdout);
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(Error::new(format!(
-        "{what} failed ({}):\n{stdout}{stderr}",
-        output.status
-    )))
+    Err(Error::new(format!("{what} failed ({}):\n{stdout}{stderr}", output.status)))
 }
 
 /// Spawns from one thread that lives as long as the process: the parent-death signal comes when
@@ -132,9 +121,7 @@ pub(crate) fn spawn(command: Command) -> io::Result<Child> {
         jobs
     });
     let (answer, result) = mpsc::channel();
-    spawner
-        .send((command, answer))
-        .map_err(|_| io::Error::other("the spawning thread is gone"))?;
+    spawner.send((command, answer)).map_err(|_| io::Error::other("the spawning thread is gone"))?;
     result.recv().map_err(io::Error::other)?
 }
 
@@ -183,7 +170,18 @@ impl Process {
     }
 
     fn runs_in(self, folder: &Path) -> bool {
-        fs::read_link(format!("/proc/{}/cwd", self.pid)).is_ok_and(|cwd| cwd.starts_with(folder))
+        match fs::read_link(format!("/proc/{}/cwd", self.pid)) {
+            Ok(cwd) => cwd.starts_with(folder),
+            // Root in a container may not look at processes of other users. The first process of
+            // PostgreSQL has its folder among its arguments, and the others descend from it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
+                    line.split(|byte| *byte == 0)
+                        .any(|arg| Path::new(OsStr::from_bytes(arg)).starts_with(folder))
+                })
+            }
+            Err(_) => false,
+        }
     }
 
     fn signal(self, signal: Signal) {
@@ -226,9 +224,7 @@ impl Family<'_> {
         let mut pids: BTreeSet<i32> = table
             .iter()
             .filter(|process| {
-                Some(process.pid) == first
-                    || Some(process.group) == first
-                    || process.runs_in(self.folder)
+                Some(process.pid) == first || Some(process.group) == first || process.runs_in(self.folder)
             })
             .map(|process| process.pid)
             .collect();
@@ -243,10 +239,7 @@ impl Family<'_> {
                 break;
             }
         }
-        table
-            .into_iter()
-            .filter(|process| pids.contains(&process.pid))
-            .collect()
+        table.into_iter().filter(|process| pids.contains(&process.pid)).collect()
     }
 
     pub(crate) fn is_running(self) -> bool {
@@ -286,15 +279,13 @@ impl Family<'_> {
     }
 }
 
-/// The numbers of all living processes whose working directory is `folder` or inside it: what is
-/// left of a server when its [`Server::folder`](crate::Server::folder) is given.
+/// The numbers of all living processes whose working directory is `folder` or inside it, and of
+/// their descendants: what is left of a server whose
+/// [`Server::folder`](crate::Server::folder) is given.
 #[must_use]
 pub fn running_in(folder: &Path) -> Vec<u32> {
-    table()
-        .into_iter()
-        .filter(|process| process.runs_in(folder))
-        .filter_map(|process| u32::try_from(process.pid).ok())
-        .collect()
+    let family = Family { first: None, folder };
+    family.members().into_iter().filter_map(|process| u32::try_from(process.pid).ok()).collect()
 }
 
 #[cfg(test)]
@@ -317,10 +308,7 @@ mod tests {
             command
         })
         .unwrap();
-        let family = Family {
-            first: Some(child.id()),
-            folder,
-        };
+        let family = Family { first: Some(child.id()), folder };
         let sleeps = || family.members().len() == 2;
         wait_for("the sleep runs", Duration::from_secs(10), sleeps).unwrap();
         family.stop().unwrap();
@@ -329,9 +317,7 @@ mod tests {
         family.kill();
         child.wait().unwrap();
         wait_for("all are gone", Duration::from_secs(10), || {
-            !members
-                .iter()
-                .any(|member| Process::read(member.pid).is_some_and(Process::is_alive))
+            !members.iter().any(|member| Process::read(member.pid).is_some_and(Process::is_alive))
         })
         .unwrap();
     }

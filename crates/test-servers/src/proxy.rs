@@ -93,11 +93,7 @@ impl Proxy {
         ports::retry(|| {
             let proxy = Self {
                 port: ports::free()?,
-                network: Arc::new(Network {
-                    target,
-                    state: Mutex::default(),
-                    changed: Condvar::new(),
-                }),
+                network: Arc::new(Network { target, state: Mutex::default(), changed: Condvar::new() }),
                 acceptor: Mutex::new(None),
             };
             proxy.heal()?;
@@ -148,9 +144,8 @@ impl Proxy {
     pub fn heal(&self) -> Result<(), Error> {
         let mut acceptor = self.acceptor();
         if acceptor.is_none() {
-            let listener = TcpListener::bind(self.addr()).map_err(|error| {
-                Error::address_in_use(format!("the proxy on {}: {error}", self.addr()))
-            })?;
+            let listener = TcpListener::bind(self.addr())
+                .map_err(|error| Error::address_in_use(format!("the proxy on {}: {error}", self.addr())))?;
             self.network.state().open = true;
             let network = Arc::clone(&self.network);
             *acceptor = Some(thread::spawn(move || network.accept(&listener)));
@@ -265,12 +260,8 @@ impl Network {
         let server = TcpStream::connect_timeout(&self.target, Duration::from_secs(10))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let link = Link {
-            client: client.try_clone()?,
-            server: server.try_clone()?,
-            has_hole: false,
-            ended: 0,
-        };
+        let link =
+            Link { client: client.try_clone()?, server: server.try_clone()?, has_hole: false, ended: 0 };
         let ends = [
             (Direction::Request, client.try_clone()?, server.try_clone()?),
             (Direction::Reply, server, client),
@@ -343,14 +334,9 @@ impl Network {
             };
             let early = piece.due.saturating_duration_since(now());
             state = if held {
-                self.changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner)
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
             } else if !early.is_zero() {
-                self.changed
-                    .wait_timeout(state, early)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
+                self.changed.wait_timeout(state, early).unwrap_or_else(PoisonError::into_inner).0
             } else {
                 break;
             };

@@ -180,12 +180,8 @@ impl Redis {
     ) -> Result<Server, Error> {
         let addr = first(&ports)?;
         let file = folder.path().join("redis.conf");
-        fs::write(&file, lines.join("\n") + "\n")
-            .map_err(Error::context("no configuration file"))?;
-        let login = self
-            .password
-            .as_ref()
-            .map_or(String::new(), |password| format!(":{password}@"));
+        fs::write(&file, lines.join("\n") + "\n").map_err(Error::context("no configuration file"))?;
+        let login = self.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
         let mut client = Call::new(packages::require("redis-cli")?).args([
             "-h".to_owned(),
             addr.ip().to_string(),
@@ -200,9 +196,7 @@ impl Redis {
             addr,
             url: format!("redis://{login}{addr}"),
             unix_socket,
-            run: Call::new(packages::require("redis-server")?)
-                .arg(file)
-                .args(args),
+            run: Call::new(packages::require("redis-server")?).arg(file).args(args),
             client,
             probe: self.probe(addr),
             folder,
@@ -233,8 +227,5 @@ impl Redis {
 }
 
 fn first(ports: &[Port]) -> Result<SocketAddr, Error> {
-    ports
-        .first()
-        .map(Port::addr)
-        .ok_or_else(|| Error::new("a server needs a port"))
+    ports.first().map(Port::addr).ok_or_else(|| Error::new("a server needs a port"))
 }

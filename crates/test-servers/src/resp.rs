@@ -27,9 +27,7 @@ impl RedisConnection {
                 Ok(stream)
             })
             .map_err(Error::context(format!("no connection to {addr}")))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// Sends one command and returns the answer as text: nothing for nil, the elements of an
@@ -52,9 +50,8 @@ impl RedisConnection {
 
     fn reply(&mut self) -> Result<Option<String>, Error> {
         let line = self.line()?;
-        let (kind, rest) = line
-            .split_at_checked(1)
-            .ok_or_else(|| Error::new("an empty line in place of an answer"))?;
+        let (kind, rest) =
+            line.split_at_checked(1).ok_or_else(|| Error::new("an empty line in place of an answer"))?;
         match kind {
             "+" | ":" => Ok(Some(rest.to_owned())),
             "$" => match length(rest)? {
@@ -97,9 +94,7 @@ fn lost(error: std::io::Error) -> Error {
 fn length(text: &str) -> Result<Option<usize>, Error> {
     match text.parse::<i64>() {
         Ok(-1) => Ok(None),
-        Ok(number) => usize::try_from(number)
-            .map(Some)
-            .map_err(Error::context("a bad length")),
+        Ok(number) => usize::try_from(number).map(Some).map_err(Error::context("a bad length")),
         Err(error) => Err(Error::new(format!("a bad length {text:?}: {error}"))),
     }
 }

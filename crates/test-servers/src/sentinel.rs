@@ -13,8 +13,8 @@ const MASTER: &str = "tidelock";
 /// A Redis master, two replicas, and three Sentinels.
 ///
 /// A killed master is replaced within a few seconds. When it is restarted then, it believes that
-/// it is master, and takes writes, until the Sentinels make it a replica: that takes them ten to
-/// thirty seconds, and no setting makes it shorter.
+/// it is master, and takes writes, until the Sentinels make it a replica: that takes them ten
+/// seconds at least, and on a busy machine half a minute.
 #[derive(Debug)]
 pub struct Sentinel {
     servers: Vec<Server>,
@@ -72,9 +72,7 @@ fn ask_master(sentinel: SocketAddr) -> Result<SocketAddr, Error> {
     answer
         .replacen('\n', ":", 1)
         .parse()
-        .map_err(Error::context(format!(
-            "the Sentinel says {answer:?}, which is no address"
-        )))
+        .map_err(Error::context(format!("the Sentinel says {answer:?}, which is no address")))
 }
 
 /// Starts all, on ports that may turn out to be taken.
@@ -92,37 +90,23 @@ pub(crate) fn start(options: &Redis) -> Result<Sentinel, Error> {
     // there when it asks first.
     wait_for("the replicas follow the master", START_LIMIT, || {
         info(options, master, "replication").is_ok_and(|text| {
-            text.lines()
-                .filter(|line| line.starts_with("slave") && line.contains("state=online"))
-                .count()
+            text.lines().filter(|line| line.starts_with("slave") && line.contains("state=online")).count()
                 == 2
         })
     })?;
 
-    let sentinels = (0..3)
-        .map(|_| launch(options, master))
-        .collect::<Result<Vec<_>, Error>>()?;
+    let sentinels = (0..3).map(|_| launch(options, master)).collect::<Result<Vec<_>, Error>>()?;
     sentinels.iter().try_for_each(Server::wait_ready)?;
     wait_for("the Sentinels know each other", START_LIMIT, || {
         sentinels.iter().all(|sentinel| {
-            info(&Redis::new(), sentinel.addr(), "sentinel").is_ok_and(|text| {
-                text.contains("status=ok") && text.contains("slaves=2,sentinels=3")
-            })
+            info(&Redis::new(), sentinel.addr(), "sentinel")
+                .is_ok_and(|text| text.contains("status=ok") && text.contains("slaves=2,sentinels=3"))
         })
     })?;
-    let login = options
-        .given_password()
-        .map_or(String::new(), |password| format!(":{password}@"));
-    let url = format!("{}/{MASTER}", url("redis+sentinel", &sentinels)).replacen(
-        "://",
-        &format!("://{login}"),
-        1,
-    );
-    Ok(Sentinel {
-        servers,
-        sentinels,
-        url,
-    })
+    let login = options.given_password().map_or(String::new(), |password| format!(":{password}@"));
+    let url =
+        format!("{}/{MASTER}", url("redis+sentinel", &sentinels)).replacen("://", &format!("://{login}"), 1);
+    Ok(Sentinel { servers, sentinels, url })
 }
 
 fn info(options: &Redis, addr: SocketAddr, section: &str) -> Result<String, Error> {

@@ -74,10 +74,7 @@ impl Running {
 impl Server {
     /// Starts the processes without waiting until they serve.
     pub(crate) fn launch(plan: Plan) -> Result<Self, Error> {
-        let server = Self {
-            plan,
-            running: Mutex::default(),
-        };
+        let server = Self { plan, running: Mutex::default() };
         server.relaunch()?;
         Ok(server)
     }
@@ -165,9 +162,7 @@ impl Server {
             running.exit = Some(status);
         }
         let family = self.family(&running);
-        wait_for("the killed server is gone", START_LIMIT, || {
-            !family.is_running()
-        })
+        wait_for("the killed server is gone", START_LIMIT, || !family.is_running())
     }
 
     /// Stops all processes of the server with `SIGSTOP`, and returns when none runs any more:
@@ -238,11 +233,7 @@ impl Server {
             .stderr(errors)
             .process_group(0);
         let child = spawn(command).map_err(Error::context(self.store()))?;
-        *running = Running {
-            child: Some(child),
-            exit: None,
-            log_start: length,
-        };
+        *running = Running { child: Some(child), exit: None, log_start: length };
         Ok(())
     }
 
@@ -258,21 +249,17 @@ impl Server {
             let exit = self.running().exited();
             // The log decides even when somebody answers: it may be a stranger on the same port.
             if self.log_since_start().contains("address already in use") {
-                return Err(Error::address_in_use(
-                    self.failure("found its address in use"),
-                ));
+                return Err(Error::address_in_use(self.failure("found its address in use")));
             }
             if let Some(status) = exit {
-                return Err(Error::new(
-                    self.failure(&format!("ended ({status}) before it served")),
-                ));
+                return Err(Error::new(self.failure(&format!("ended ({status}) before it served"))));
             }
             match answer {
                 Ok(()) => return Ok(()),
                 Err(error) if start.elapsed() > START_LIMIT => {
-                    return Err(Error::new(self.failure(&format!(
-                        "did not serve within {START_LIMIT:?} ({error})"
-                    ))));
+                    return Err(Error::new(
+                        self.failure(&format!("did not serve within {START_LIMIT:?} ({error})")),
+                    ));
                 }
                 Err(_) => thread::sleep(POLL),
             }
@@ -298,12 +285,7 @@ impl Server {
     }
 
     fn failure(&self, what: &str) -> String {
-        format!(
-            "{} on {} {what}; the end of its log:\n{}",
-            self.store(),
-            self.addr(),
-            self.log_tail()
-        )
+        format!("{} on {} {what}; the end of its log:\n{}", self.store(), self.addr(), self.log_tail())
     }
 
     fn expect_alive(&self, running: &mut Running) -> Result<(), Error> {
@@ -315,10 +297,7 @@ impl Server {
     }
 
     fn family(&self, running: &Running) -> Family<'_> {
-        Family {
-            first: running.child.as_ref().map(Child::id),
-            folder: self.plan.folder.path(),
-        }
+        Family { first: running.child.as_ref().map(Child::id), folder: self.plan.folder.path() }
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -340,11 +319,7 @@ impl fmt::Debug for Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Err(error) = self.kill() {
-            eprintln!(
-                "{} on {} is left running: {error}",
-                self.store(),
-                self.addr()
-            );
+            eprintln!("{} on {} is left running: {error}", self.store(), self.addr());
         }
     }
 }

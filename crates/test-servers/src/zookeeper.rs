@@ -62,11 +62,7 @@ impl Zookeeper {
         ports::retry(|| {
             let members = (0..3)
                 .map(|_| {
-                    Ok(Member {
-                        client: ports::free()?,
-                        leader: ports::free()?,
-                        election: ports::free()?,
-                    })
+                    Ok(Member { client: ports::free()?, leader: ports::free()?, election: ports::free()? })
                 })
                 .collect::<Result<Vec<_>, Error>>()?;
             let all: String = (1..)
@@ -79,11 +75,7 @@ impl Zookeeper {
             let nodes = (1..)
                 .zip(members)
                 .map(|(id, member)| {
-                    self.launch(
-                        vec![member.client, member.leader, member.election],
-                        id,
-                        &all,
-                    )
+                    self.launch(vec![member.client, member.leader, member.election], id, &all)
                 })
                 .collect::<Result<Vec<_>, Error>>()?;
             nodes.iter().try_for_each(Server::wait_ready)?;
@@ -93,10 +85,7 @@ impl Zookeeper {
 
     fn launch(&self, ports: Vec<Port>, id: u32, members: &str) -> Result<Server, Error> {
         let folder = Folder::new("zookeeper")?;
-        let addr = ports
-            .first()
-            .map(Port::addr)
-            .ok_or_else(|| Error::new("a server needs a port"))?;
+        let addr = ports.first().map(Port::addr).ok_or_else(|| Error::new("a server needs a port"))?;
         let file = folder.path().join("zoo.cfg");
         fs::write(&file, configuration(&folder.data(), addr, members))
             .and_then(|()| fs::write(folder.data().join("myid"), id.to_string()))
@@ -155,12 +144,10 @@ fn java() -> Result<Call, Error> {
     packages::require(ZOOKEEPER_ENVIRONMENT)?;
     let environment =
         fs::read_to_string(ZOOKEEPER_ENVIRONMENT).map_err(Error::context(ZOOKEEPER_ENVIRONMENT))?;
-    let path = class_path(&environment).ok_or_else(|| {
-        Error::new(format!(
-            "{ZOOKEEPER_ENVIRONMENT} does not say the CLASSPATH"
-        ))
-    })?;
-    Ok(Call::new(java).arg("-cp").arg(path))
+    let path = class_path(&environment)
+        .ok_or_else(|| Error::new(format!("{ZOOKEEPER_ENVIRONMENT} does not say the CLASSPATH")))?;
+    // A killed Java would leave its statistics in the folder for temporary files.
+    Ok(Call::new(java).arg("-XX:-UsePerfData").arg("-cp").arg(path))
 }
 
 fn class_path(environment: &str) -> Option<String> {
@@ -172,9 +159,7 @@ fn class_path(environment: &str) -> Option<String> {
             .next_back()
     };
     let folder = value("ZOOCFGDIR").unwrap_or_default();
-    let path = value("CLASSPATH")?
-        .replace("${ZOOCFGDIR}", &folder)
-        .replace("$ZOOCFGDIR", &folder);
+    let path = value("CLASSPATH")?.replace("${ZOOCFGDIR}", &folder).replace("$ZOOCFGDIR", &folder);
     Some(format!("/usr/share/java/slf4j-simple.jar:{path}"))
 }
 

@@ -1,9 +1,6 @@
 //! Stores of several servers: they form, survive the death of a member, and come back.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "the helpers of the tests fail the test, as the tests do"
-)]
+#![allow(clippy::unwrap_used, reason = "the helpers of the tests fail the test, as the tests do")]
 
 mod common;
 
@@ -21,9 +18,7 @@ fn nodes(cluster: &Cluster) -> Vec<&Server> {
 fn survives_one_death_and_then_all(cluster: Cluster, victim: usize, read: &[&str], write: &[&str]) {
     let survivor = &cluster.nodes()[(victim + 1) % cluster.nodes().len()];
     cluster.nodes()[victim].kill().unwrap();
-    eventually("two of three serve", || {
-        survivor.ping().is_ok() && survivor.ask(write).is_ok()
-    });
+    eventually("two of three serve", || survivor.ping().is_ok() && survivor.ask(write).is_ok());
     assert!(survivor.ask(read).unwrap().contains("hello"));
     cluster.nodes()[victim].restart().unwrap();
 
@@ -58,27 +53,18 @@ fn an_etcd_cluster_survives_its_leader_and_a_full_stop() {
 fn a_zookeeper_ensemble_survives_a_member_and_a_full_stop() {
     let cluster = Zookeeper::new().start_ensemble().unwrap();
     assert_eq!(cluster.addrs().len(), 3);
-    cluster.nodes()[0]
-        .ask(&["create", "/key", "hello"])
-        .unwrap();
+    cluster.nodes()[0].ask(&["create", "/key", "hello"]).unwrap();
     let write = ["set", "/key", "hello again"];
     // The one with the highest number is leader when all start at once.
     survives_one_death_and_then_all(cluster, 2, &["get", "/key"], &write);
 }
 
 fn get(addr: SocketAddr, key: &str) -> Option<String> {
-    RedisConnection::open(addr)
-        .and_then(|mut redis| redis.call(&["GET", key]))
-        .ok()
-        .flatten()
+    RedisConnection::open(addr).and_then(|mut redis| redis.call(&["GET", key])).ok().flatten()
 }
 
 fn role(addr: SocketAddr) -> String {
-    RedisConnection::open(addr)
-        .and_then(|mut redis| redis.call(&["ROLE"]))
-        .ok()
-        .flatten()
-        .unwrap_or_default()
+    RedisConnection::open(addr).and_then(|mut redis| redis.call(&["ROLE"])).ok().flatten().unwrap_or_default()
 }
 
 #[test]
@@ -98,9 +84,7 @@ fn sentinels_replace_a_killed_master() {
     redis.sentinels()[0].kill().unwrap();
 
     eventually("another server is master", || {
-        redis
-            .master()
-            .is_ok_and(|addr| addr != old.addr() && role(addr).starts_with("master"))
+        redis.master().is_ok_and(|addr| addr != old.addr() && role(addr).starts_with("master"))
     });
     let new = redis.master().unwrap();
     assert_eq!(get(new, "key").as_deref(), Some("hello"));
@@ -109,9 +93,7 @@ fn sentinels_replace_a_killed_master() {
     old.restart().unwrap();
     assert_eq!(get(old.addr(), "key").as_deref(), Some("hello"));
     redis.sentinels()[0].restart().unwrap();
-    leaves_nothing(redis, |redis| {
-        redis.servers().iter().chain(redis.sentinels()).collect()
-    });
+    leaves_nothing(redis, |redis| redis.servers().iter().chain(redis.sentinels()).collect());
 }
 
 #[test]
@@ -146,8 +128,6 @@ fn a_redis_cluster_replaces_a_killed_master_by_its_replica() {
         others.any(|node| get(node.addr(), "key").as_deref() == Some("hello"))
     });
     master.restart().unwrap();
-    eventually("the old master is a replica now", || {
-        role(master.addr()).starts_with("slave")
-    });
+    eventually("the old master is a replica now", || role(master.addr()).starts_with("slave"));
     leaves_nothing(cluster, nodes);
 }

@@ -1,9 +1,6 @@
 //! The proxy in front of a Redis server: each way to break a network, seen from both sides.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "the helpers of the tests fail the test, as the tests do"
-)]
+#![allow(clippy::unwrap_used, reason = "the helpers of the tests fail the test, as the tests do")]
 
 mod common;
 
@@ -29,12 +26,7 @@ fn setup() -> Setup {
     let direct = RedisConnection::open(server.addr()).unwrap();
     let mut client = RedisConnection::open(proxy.addr()).unwrap();
     client.call(&["PING"]).unwrap();
-    Setup {
-        server,
-        proxy,
-        direct,
-        client,
-    }
+    Setup { server, proxy, direct, client }
 }
 
 impl Setup {
@@ -109,7 +101,7 @@ fn a_disconnect_closes_connections_and_welcomes_new_ones() {
 #[test]
 fn a_delay_makes_every_answer_later_in_both_directions() {
     let mut setup = setup();
-    let delay = Duration::from_millis(60);
+    let delay = Duration::from_millis(150);
     setup.proxy.delay(delay);
     let took = elapsed(|| {
         setup.count_through_proxy().unwrap();
@@ -158,9 +150,7 @@ fn held_requests_are_applied_when_the_network_heals() {
     assert!(!is_closed(silence), "the connection must stay open");
     assert_eq!(setup.counter(), None);
     setup.proxy.heal().unwrap();
-    eventually("the late request is applied", || {
-        setup.counter().as_deref() == Some("1")
-    });
+    eventually("the late request is applied", || setup.counter().as_deref() == Some("1"));
 }
 
 #[test]

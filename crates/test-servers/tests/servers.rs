@@ -1,9 +1,6 @@
 //! Each store alone: it starts, keeps its data over a kill, and leaves nothing behind.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "the helpers of the tests fail the test, as the tests do"
-)]
+#![allow(clippy::unwrap_used, reason = "the helpers of the tests fail the test, as the tests do")]
 
 mod common;
 
@@ -11,7 +8,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -53,11 +50,7 @@ fn survives_kill_and_restart(server: Server, write: &[&str], read: &[&str]) {
 
 #[test]
 fn every_package_is_installed() {
-    assert_eq!(
-        packages::missing(),
-        [""; 0],
-        "install these Debian packages (`cargo xtask test` does)"
-    );
+    assert_eq!(packages::missing(), [""; 0], "install these Debian packages (`cargo xtask test` does)");
 }
 
 #[test]
@@ -93,6 +86,13 @@ fn mariadb_keeps_its_data_over_kill_and_restart() {
 }
 
 #[test]
+fn a_mariadb_has_a_folder_of_its_own_for_temporary_tables() {
+    let server = MariaDb::new().start().unwrap();
+    let folder = server.ask(&["-e", "SELECT @@tmpdir"]).unwrap();
+    assert!(Path::new(&folder).starts_with(server.folder()), "{folder}");
+}
+
+#[test]
 fn redis_by_default_forgets_everything_when_it_is_killed() {
     let server = Redis::new().start().unwrap();
     let mut redis = RedisConnection::open(server.addr()).unwrap();
@@ -109,10 +109,7 @@ fn redis_by_default_forgets_everything_when_it_is_killed() {
 #[test]
 fn redis_with_a_password_lets_only_those_in_who_know_it() {
     let server = Redis::new().password("secret").start().unwrap();
-    assert_eq!(
-        server.url(),
-        format!("redis://:secret@{}", server.addr()).as_str()
-    );
+    assert_eq!(server.url(), format!("redis://:secret@{}", server.addr()).as_str());
     let mut redis = RedisConnection::open(server.addr()).unwrap();
     let refused = redis.call(&["PING"]).unwrap_err().to_string();
     assert!(refused.contains("NOAUTH"), "{refused}");
@@ -179,8 +176,8 @@ fn a_paused_server_is_silent_until_it_is_resumed() {
     assert!(server.resume().is_err(), "a dead server cannot go on");
 }
 
-/// A session that PostgreSQL serves in a process of its own, outside the group of the server.
-fn sleeping_session(server: &Server) -> Child {
+/// A client that PostgreSQL serves in a process of its own, outside the group of the server.
+fn sleeping_client(server: &Server) -> Child {
     let client = server
         .client()
         .args(["-c", "SELECT pg_sleep(1000)"])
@@ -189,16 +186,14 @@ fn sleeping_session(server: &Server) -> Child {
         .spawn()
         .unwrap();
     let count = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
-    eventually("the session sleeps", || {
-        server.ask(&["-c", count]).unwrap() == "1\n"
-    });
+    eventually("the query sleeps", || server.ask(&["-c", count]).unwrap() == "1\n");
     client
 }
 
 #[test]
-fn pause_and_kill_reach_the_sessions_of_postgres() {
+fn pause_and_kill_reach_the_workers_of_postgres() {
     let server = Postgres::new().start().unwrap();
-    let mut client = sleeping_session(&server);
+    let mut client = sleeping_client(&server);
     server.pause().unwrap();
     let paused = states(server.folder());
     assert!(paused.len() > 2, "{paused:?}");
@@ -207,7 +202,7 @@ fn pause_and_kill_reach_the_sessions_of_postgres() {
     server.ping().unwrap();
     server.kill().unwrap();
     assert_eq!(running_in(server.folder()), []);
-    assert!(!client.wait().unwrap().success(), "the session was cut off");
+    assert!(!client.wait().unwrap().success(), "the query was cut off");
     server.restart().unwrap();
 }
 
@@ -215,9 +210,7 @@ fn pause_and_kill_reach_the_sessions_of_postgres() {
 fn killed_postgres_servers_leave_no_shared_memory() {
     let segments = || {
         let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
-        let ids = table
-            .lines()
-            .filter_map(|line| line.split_whitespace().nth(1));
+        let ids = table.lines().filter_map(|line| line.split_whitespace().nth(1));
         ids.map(str::to_owned).collect::<Vec<_>>()
     };
     let server = Postgres::new().start().unwrap();
@@ -233,10 +226,14 @@ fn killed_postgres_servers_leave_no_shared_memory() {
 
 #[test]
 fn a_server_outlives_the_thread_that_started_it() {
-    let server = thread::spawn(|| Redis::new().start().unwrap())
-        .join()
-        .unwrap();
-    // The kernel sends the parent-death signal before the thread can be joined.
+    let (server, task) = thread::spawn(|| {
+        let task = std::fs::read_link("/proc/thread-self").unwrap();
+        (Redis::new().start().unwrap(), Path::new("/proc").join(task))
+    })
+    .join()
+    .unwrap();
+    // A joined thread may not have ended for the kernel yet, which sends the signal at the end.
+    eventually("the thread is gone", || !task.exists());
     server.ping().unwrap();
 }
 
@@ -262,10 +259,7 @@ fn inner(test: &str) -> Command {
 
 #[test]
 fn without_its_program_a_start_fails_and_names_the_package() {
-    let output = inner("inner_starts_redis")
-        .env("PATH", "/nonexistent")
-        .output()
-        .unwrap();
+    let output = inner("inner_starts_redis").env("PATH", "/nonexistent").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
     assert!(text.contains("Debian package redis-"), "{text}");
@@ -293,18 +287,10 @@ fn servers_die_with_a_test_process_that_is_killed() {
     process.kill().unwrap();
     process.wait().unwrap();
     for folder in &folders {
-        eventually("the server of the killed process is dead", || {
-            running_in(folder).is_empty()
-        });
+        eventually("the server of the killed process is dead", || running_in(folder).is_empty());
     }
     // The next process that starts a server clears up.
-    assert!(
-        inner("inner_starts_redis")
-            .output()
-            .unwrap()
-            .status
-            .success()
-    );
+    assert!(inner("inner_starts_redis").output().unwrap().status.success());
     for folder in &folders {
         assert!(!folder.exists(), "{} is left", folder.display());
     }
@@ -316,11 +302,8 @@ fn inner_waits_to_be_killed() {
     if env::var_os(INNER).is_none() {
         return;
     }
-    let servers = [
-        Redis::new().start().unwrap(),
-        Postgres::new().start().unwrap(),
-        MariaDb::new().start().unwrap(),
-    ];
+    let servers =
+        [Redis::new().start().unwrap(), Postgres::new().start().unwrap(), MariaDb::new().start().unwrap()];
     for server in &servers {
         println!("\nfolder {}", server.folder().display());
     }

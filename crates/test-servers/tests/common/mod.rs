@@ -22,10 +22,7 @@ pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
 /// Drops the servers and checks that no process and no folder of them is left.
 #[track_caller]
 pub(crate) fn leaves_nothing<T>(owner: T, servers: impl Fn(&T) -> Vec<&Server>) {
-    let folders: Vec<_> = servers(&owner)
-        .into_iter()
-        .map(|server| server.folder().to_owned())
-        .collect();
+    let folders: Vec<_> = servers(&owner).into_iter().map(|server| server.folder().to_owned()).collect();
     assert!(!folders.is_empty());
     for folder in &folders {
         assert!(folder.is_dir(), "{} must be there", folder.display());
