@@ -58,3 +58,14 @@ pub use self::{
     semaphore::Semaphore,
     token::Token,
 };
+
+/// The documents of the project, so that their examples compile.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../README.zh-CN.md")]
+    struct ReadmeInChinese;
+    #[doc = include_str!("../../../docs/backends/memory.md")]
+    struct Memory;
+}
