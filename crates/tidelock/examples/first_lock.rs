@@ -14,7 +14,10 @@ async fn main() -> tidelock::Result<()> {
     let busy = second.mutex("orders/42").try_lock().await?;
     println!("cashier 2 tries: {}", if busy.is_none() { "busy" } else { "got it" });
     let patient = second.mutex("orders/42").wait(Duration::from_millis(300)).lock().await;
-    println!("cashier 2 waits: {}", patient.map(|_| "got it".to_owned()).unwrap_or_else(|why| why.to_string()));
+    println!(
+        "cashier 2 waits: {}",
+        patient.map(|_| "got it".to_owned()).unwrap_or_else(|why| why.to_string())
+    );
 
     for lock in locks.look(&[]).await? {
         for holder in &lock.holders {

@@ -31,8 +31,9 @@
 //! 1. Names, ttl and permits are checked, against your [`Abilities`] too, before you see them.
 //! 2. An id is never used for a second claim. A claim that was left is never entered again, except
 //!    by a network that delivers late: such a ghost is left again when its grant is pushed, and lapses otherwise.
-//! 3. Futures run to their end, in a task of the engine, even if the user went away. Only at
-//!    shutdown are they dropped.
+//! 3. Calls run to their end, in a task of the engine, even if the user went away. They are dropped
+//!    only when their time is over (a quarter of the ttl, five seconds at most) and when the runtime ends.
+//!    The first poll may happen elsewhere than the later ones.
 //! 4. One task calls `wait`, again and again; nobody else does.
 //! 5. Your answers are measured from before the question: slow answers cost the user time, never safety.
 //!
@@ -41,13 +42,65 @@
 //! Feature `testing` has the conformance cases and the comparison with [`line`](crate::line):
 //! see `CONTRIBUTING.md`, "Add a backend".
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 pub use crate::claim::{Capacity, Claim, ClaimId, ClientId, Grant, Share};
 use crate::{name::Name, owner::Owner};
 
 /// A call under way. It owns all it needs, because it may outlive whoever asked.
-pub type Call<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
+#[must_use = "a call does nothing before it is awaited"]
+pub struct Call<T>(Answer<T>);
+
+enum Answer<T> {
+    Now(Option<Result<T, Failure>>),
+    Later(Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>),
+}
+
+impl<T> Call<T> {
+    /// A call that is answered already, as by a store in this process: costs no allocation.
+    pub fn now(answer: Result<T, Failure>) -> Self {
+        Self(Answer::Now(Some(answer)))
+    }
+
+    /// A call that will be answered.
+    pub fn later(answer: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
+        Self(Answer::Later(Box::pin(answer)))
+    }
+
+    /// Polls once without a waker: the answer if it is there, else the call, to be awaited elsewhere.
+    pub(crate) fn poll_once(mut self) -> Result<Result<T, Failure>, Self>
+    where
+        T: Unpin,
+    {
+        match Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Ok(answer),
+            Poll::Pending => Err(self),
+        }
+    }
+}
+
+impl<T: Unpin> Future for Call<T> {
+    type Output = Result<T, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Answer::Now(answer) => Poll::Ready(answer.take().expect("a call is not polled after its answer")),
+            Answer::Later(answer) => answer.as_mut().poll(context),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Call")
+    }
+}
 
 /// A store, connected on behalf of one client.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {

@@ -54,6 +54,6 @@ impl Handle {
 
     async fn acquire(&self, share: Share, patience: Patience) -> Result<Option<Guard>> {
         let request = self.options.request(self.name()?, share, self.engine.backend().abilities())?;
-        Ok(self.engine.acquire(request, patience).await?.map(Guard::new))
+        Ok(self.engine.acquire(&request, patience).await?.map(Guard::new))
     }
 }

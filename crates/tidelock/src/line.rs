@@ -144,6 +144,16 @@ impl Line {
         true
     }
 
+    /// Takes a claim out of line if nobody else is in it. Then no time matters: nobody else can hold
+    /// by it, and whether it lapsed before makes no difference. Says whether that was so.
+    pub fn leave_alone(&mut self, id: ClaimId) -> bool {
+        let alone = self.places.len() == 1 && self.places.at(0).claim.id == id;
+        if alone {
+            self.remove(0);
+        }
+        alone
+    }
+
     /// Lets lapsed claims go and moves the line.
     pub fn reap(&mut self, at: StoreTime, effects: &mut Vec<Effect>) {
         if at.lease < self.earliest || self.places.is_empty() {

@@ -5,12 +5,7 @@
 //! question happens in the caller's own context, because a store in this process answers at once
 //! and a driver can send without a task switch.
 
-use std::{
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
@@ -36,39 +31,34 @@ const TRIES: u32 = 3;
 
 /// What the local line says to a newcomer.
 enum Begin<'a> {
-    /// It holds: it joined others.
-    Held(Held),
-    /// It only tried, and somebody is ahead.
-    Busy,
-    /// It waits; if there is a claim, it has to be sent.
-    Wait(Waiting<'a>, Option<(Arc<LeasedClaim>, Ask)>),
+    /// It is decided: it holds, or it only tried and somebody is ahead.
+    Done(Option<Held>),
+    /// It waits.
+    Wait(Waiting<'a>),
+    /// The client was shut down in the meantime.
+    Closed,
+    /// It has to send a claim.
+    Ask(Arc<LeasedClaim>, Ask),
 }
 
 impl Engine {
     /// Acquires, or says `None` when patience ran out.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
-        request: Request<'_>,
+        request: &Request<'_>,
         patience: Patience,
     ) -> Result<Option<Held>> {
         let asked = self.clock.now();
-        let mut waiting = match self.begin(&request, patience == Patience::Try, asked)? {
-            Begin::Held(held) => return Ok(Some(held)),
-            Begin::Busy => return Ok(None),
-            Begin::Wait(waiting, claim) => {
-                if let Some((leased, ask)) = claim {
-                    self.ask_here(leased, ask, asked);
-                }
-                waiting
-            }
+        let begun = match self.begin(request, patience == Patience::Try, asked) {
+            Ok(Begin::Ask(leased, ask)) => Ok(self.ask_here(request, leased, ask, asked)),
+            begun => begun,
         };
-        let outcome = match patience {
-            Patience::Forever | Patience::Try => waiting.outcome().await,
-            Patience::For(limit) => match tokio::time::timeout(limit, waiting.outcome()).await {
-                Ok(outcome) => outcome,
-                // The grant may have come at this very moment.
-                Err(_) => waiting.give_up().unwrap_or(Ok(None)),
-            },
+        let outcome = match begun {
+            Ok(Begin::Wait(waiting)) => waiting.with_patience(patience).await,
+            Ok(Begin::Done(outcome)) => Ok(outcome),
+            Ok(Begin::Closed) => Err(Error::closed(request.name)),
+            Ok(Begin::Ask(..)) => unreachable!("whatever was to be asked was asked"),
+            Err(error) => Err(error),
         };
         events::acquired(self.store(), request.name, outcome.as_ref().ok().map(Option::is_some), || {
             self.clock.now().since(asked)
@@ -97,30 +87,41 @@ impl Engine {
         }
         let line = shard.get_or_make(request.name, LocalLine::is_idle);
         let serial = self.next_serial();
-        let (tell, hear) = oneshot::channel();
-        let waiter = Waiter { serial, try_only, max_hold: request.max_hold, tell };
-        let waiting = |cohort| Waiting { engine: self, name: request.name, cohort, hear: Some(hear) };
-
         if let Some(cohort) = line.cohort_for(request) {
             match cohort.phase {
                 Phase::Held { guards } if cohort.is_joint() && self.is_held(cohort, now) => {
                     // Whoever re-enters has what it has already: no queue, whatever else waits.
                     cohort.phase = Phase::Held { guards: guards + 1 };
                     let number = cohort.next_number();
-                    return Ok(Begin::Held(Held::new(self, &cohort.leased, cohort.epoch, number)));
+                    return Ok(Begin::Done(Some(Held::new(self, &cohort.leased, cohort.epoch, number))));
                 }
-                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => return Ok(Begin::Busy),
+                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => {
+                    return Ok(Begin::Done(None));
+                }
                 Phase::Asking(_) | Phase::InLine | Phase::Held { .. } | Phase::Leaving => {
-                    let id = cohort.id;
+                    let (waiter, waiting) = self.waiter(request, serial, cohort.id, try_only);
                     cohort.push(waiter);
-                    return Ok(Begin::Wait(waiting(id), None));
+                    return Ok(Begin::Wait(waiting));
                 }
             }
         }
         let ask = if try_only { Ask::Try } else { Ask::Queue };
         let leased = self.claim_for(request, serial, now);
-        line.push(Cohort::new(serial, request, Arc::clone(&leased), waiter));
-        Ok(Begin::Wait(waiting(serial), Some((leased, ask))))
+        line.push(Cohort::new(serial, request, Arc::clone(&leased), ask));
+        Ok(Begin::Ask(leased, ask))
+    }
+
+    /// The two ends of waiting.
+    fn waiter<'a>(
+        self: &'a Arc<Self>,
+        request: &Request<'a>,
+        serial: u64,
+        cohort: u64,
+        try_only: bool,
+    ) -> (Waiter, Waiting<'a>) {
+        let (tell, hear) = oneshot::channel();
+        let waiter = Waiter { serial, try_only, max_hold: request.max_hold, tell };
+        (waiter, Waiting { engine: self, name: request.name, cohort, hear: Some(hear) })
     }
 
     fn is_held(&self, cohort: &Cohort, now: Moment) -> bool {
@@ -139,18 +140,50 @@ impl Engine {
         LeasedClaim::new(claim, serial, request.auto_renew, asked)
     }
 
-    /// Asks for the first time, from the caller's context: if the answer is there at once, no task is needed.
-    fn ask_here(self: &Arc<Self>, leased: Arc<LeasedClaim>, ask: Ask, asked: Moment) {
-        let mut call = self.backend.enter(&leased.claim, ask);
-        match poll_once(call.as_mut()) {
-            // The answer is as old as the question.
-            Poll::Ready(Ok(answer)) => self.entered(&leased, asked, asked, answer),
-            Poll::Ready(Err(failure)) => {
-                let call = Box::pin(std::future::ready(Err(failure)));
-                self.tasks.spawn(Arc::clone(self).ask_until_answered(leased, ask, asked, call));
+    /// Asks for the first time, from the caller's context: if it holds at once, neither a task nor
+    /// a seat in the local line is needed.
+    fn ask_here<'a>(
+        self: &'a Arc<Self>,
+        request: &Request<'a>,
+        leased: Arc<LeasedClaim>,
+        ask: Ask,
+        asked: Moment,
+    ) -> Begin<'a> {
+        let answer = self.backend.enter(&leased.claim, ask).poll_once();
+        let mut shard = self.table.shard(request.name);
+        let cohort = shard.get(request.name).and_then(|line| line.cohort_of(&leased));
+        // A shutdown may have taken the cohort away: then the answer is given back.
+        let waiting = match (cohort, &answer) {
+            (Some(cohort), Ok(Ok(Entered::Held(grant)))) => {
+                // The answer is as old as the question.
+                leased.holds(*grant, Some(asked), asked, &self.schedule);
+                cohort.reserved = false;
+                cohort.epoch = grant.epoch;
+                cohort.phase = Phase::Held { guards: 1 };
+                cohort.take_up(0, request.max_hold, asked, &self.schedule);
+                return Begin::Done(Some(Held::new(self, &leased, grant.epoch, 0)));
             }
-            Poll::Pending => self.tasks.spawn(Arc::clone(self).ask_until_answered(leased, ask, asked, call)),
+            (Some(cohort), _) => {
+                let (waiter, waiting) = self.waiter(request, leased.cohort, cohort.id, ask == Ask::Try);
+                cohort.seat(waiter);
+                Some((waiting, cohort.take_early()))
+            }
+            (None, _) => None,
+        };
+        drop(shard);
+        let spawn = |call| {
+            self.tasks.spawn(Arc::clone(self).ask_until_answered(Arc::clone(&leased), ask, asked, call))
+        };
+        match answer {
+            Ok(Ok(answer)) => self.entered(&leased, asked, asked, answer),
+            Ok(failed) => spawn(Call::now(failed)),
+            Err(call) => spawn(call),
         }
+        let Some((waiting, early)) = waiting else { return Begin::Closed };
+        if let Some(grant) = early {
+            self.granted(request.name, leased.claim.id, grant, None, asked);
+        }
+        Begin::Wait(waiting)
     }
 
     /// Asks from a task of the engine.
@@ -321,6 +354,17 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
+    async fn with_patience(mut self, patience: Patience) -> Outcome {
+        match patience {
+            Patience::Forever | Patience::Try => self.outcome().await,
+            Patience::For(limit) => match tokio::time::timeout(limit, self.outcome()).await {
+                Ok(outcome) => outcome,
+                // The grant may have come at this very moment.
+                Err(_) => self.give_up().unwrap_or(Ok(None)),
+            },
+        }
+    }
+
     async fn outcome(&mut self) -> Outcome {
         let Some(hear) = &mut self.hear else {
             return Ok(None);
@@ -364,9 +408,4 @@ impl Drop for Waiting<'_> {
         // A guard that came too late is dropped here, outside the lock, and so given back.
         drop(self.give_up());
     }
-}
-
-/// Polls a call once, without a waker: it is polled again in a task or not at all.
-pub(super) fn poll_once<T>(call: Pin<&mut (dyn Future<Output = T> + Send)>) -> Poll<T> {
-    call.poll(&mut Context::from_waker(Waker::noop()))
 }

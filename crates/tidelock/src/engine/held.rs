@@ -97,13 +97,14 @@ impl Hand {
     fn let_go(&self) -> LetGo {
         let after = self.engine.let_go(&self.leased);
         let grip = if matches!(after, LetGo::Lost(_)) { LOST } else { RELEASED };
-        self.grip.store(grip, Ordering::Release);
+        // Before looking whether anybody listens, as a listener says so before it looks.
+        self.grip.store(grip, Ordering::SeqCst);
         self.leased.tell();
         after
     }
 
     fn is_released(&self) -> bool {
-        self.grip.load(Ordering::Acquire) == RELEASED
+        self.grip.load(Ordering::SeqCst) == RELEASED
     }
 
     fn state(&self) -> State {

@@ -77,6 +77,8 @@ pub(crate) enum Due {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     ttl: Duration,
+    /// What of it counts: looked at often, so computed once.
+    usable: Duration,
     /// When the last question that was answered with yes was asked.
     confirmed: Moment,
     /// When the renewal under way was asked.
@@ -93,7 +95,17 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that a question asked at `asked` began.
     pub(crate) fn new(asked: Moment, ttl: Duration, renew: bool) -> Self {
-        Self { ttl, confirmed: asked, asked: None, retry: None, renew, limit: None, state: State::Held }
+        let usable = usable(ttl);
+        Self {
+            ttl,
+            usable,
+            confirmed: asked,
+            asked: None,
+            retry: None,
+            renew,
+            limit: None,
+            state: State::Held,
+        }
     }
 
     /// The state at this moment.
@@ -101,7 +113,7 @@ impl Lease {
         if matches!(self.state, State::Held | State::Uncertain) {
             if self.limit.is_some_and(|limit| now >= limit) {
                 self.state = State::Lost(LossReason::MaxHold);
-            } else if now >= self.confirmed + usable(self.ttl) {
+            } else if now >= self.confirmed + self.usable {
                 self.state = State::Lost(LossReason::Expired);
             }
         }
@@ -110,7 +122,7 @@ impl Lease {
 
     /// Until when it may be relied on, if nothing else happens.
     pub(crate) fn deadline(&self) -> Moment {
-        let lease = self.confirmed + usable(self.ttl);
+        let lease = self.confirmed + self.usable;
         self.limit.map_or(lease, |limit| limit.min(lease))
     }
 
@@ -153,7 +165,9 @@ impl Lease {
             // Answers may overtake each other: an older question never shortens the lease.
             if asked >= self.confirmed {
                 self.confirmed = asked;
-                self.ttl = ttl;
+                if ttl != self.ttl {
+                    (self.ttl, self.usable) = (ttl, usable(ttl));
+                }
             }
             self.state = State::Held;
         }

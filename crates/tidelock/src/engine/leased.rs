@@ -1,7 +1,10 @@
 //! A claim of this client and its lease: shared by the keeper, the local line and the guards.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -26,8 +29,9 @@ pub(crate) struct LeasedClaim {
     /// Whether it is renewed once it holds. A claim that waits always is.
     pub(super) auto_renew: bool,
     cell: Mutex<Cell>,
-    /// Told when it is lost or a guard is released.
+    /// Told when it is lost or a guard is released, if anybody listens.
     changed: Notify,
+    watched: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -57,6 +61,7 @@ impl LeasedClaim {
             auto_renew,
             cell: Mutex::new(Cell { lease, held: None, ask_at: None, scheduled: None }),
             changed: Notify::new(),
+            watched: AtomicBool::new(false),
         })
     }
 
@@ -100,6 +105,7 @@ impl LeasedClaim {
         released: impl Fn() -> bool,
         now: impl Fn() -> Moment,
     ) -> Option<LossReason> {
+        self.watched.store(true, Ordering::SeqCst);
         loop {
             // Listen before looking, or the signal could fall between.
             let told = self.changed.notified();
@@ -115,7 +121,9 @@ impl LeasedClaim {
 
     /// Lets those who wait for a loss look again.
     pub(super) fn tell(&self) {
-        self.changed.notify_waiters();
+        if self.watched.load(Ordering::SeqCst) {
+            self.changed.notify_waiters();
+        }
     }
 
     /// The claim is in line: its place was confirmed by what was asked at `asked`.

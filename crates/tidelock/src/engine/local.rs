@@ -16,9 +16,9 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{held::Held, leased::LeasedClaim, request::Request};
+use super::{held::Held, keeper::Schedule, leased::LeasedClaim, request::Request};
 use crate::{
-    backend::{Ask, ClaimId, Share},
+    backend::{Ask, ClaimId, Grant, Share},
     clock::Moment,
     error::Error,
     name::Name,
@@ -166,11 +166,27 @@ pub(super) struct Cohort {
     pub(super) epoch: u64,
     /// The number of the last hand-off, if the claim was in anybody's hands.
     pub(super) hand_off: Option<u32>,
-    /// Nearly always there is one waiter at most: it needs no queue.
-    first: Option<Waiter>,
-    others: VecDeque<Waiter>,
+    /// The task that asks for the cohort has not sat down yet: it may have its answer at once.
+    pub(super) reserved: bool,
+    /// Nearly always nobody waits: then there is no queue.
+    queue: Option<Box<Queue>>,
+}
+
+/// Those of a cohort who wait.
+#[derive(Debug, Default)]
+struct Queue {
+    waiters: VecDeque<Waiter>,
     /// How many of the waiters went away and were not yet swept out.
     gone: usize,
+    /// A grant that was pushed before the task that asks knew whether it has to wait.
+    early: Option<Grant>,
+}
+
+impl Queue {
+    fn sweep(&mut self) {
+        self.waiters.retain(|waiter| !waiter.tell.is_closed());
+        self.gone = 0;
+    }
 }
 
 /// A task that waits.
@@ -183,8 +199,7 @@ pub(super) struct Waiter {
 }
 
 impl Cohort {
-    pub(super) fn new(id: u64, request: &Request<'_>, leased: Arc<LeasedClaim>, first: Waiter) -> Self {
-        let ask = if first.try_only { Ask::Try } else { Ask::Queue };
+    pub(super) fn new(id: u64, request: &Request<'_>, leased: Arc<LeasedClaim>, ask: Ask) -> Self {
         Self {
             id,
             alone: stands_alone(request),
@@ -192,9 +207,8 @@ impl Cohort {
             phase: Phase::Asking(ask),
             epoch: 0,
             hand_off: None,
-            first: Some(first),
-            others: VecDeque::new(),
-            gone: 0,
+            reserved: true,
+            queue: None,
         }
     }
 
@@ -213,58 +227,66 @@ impl Cohort {
             && self.leased.auto_renew == request.auto_renew
     }
 
-    fn waiters(&self) -> impl Iterator<Item = &Waiter> {
-        self.first.iter().chain(&self.others)
-    }
-
-    fn waiting(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
+    fn queue(&mut self) -> &mut Queue {
+        self.queue.get_or_insert_default()
     }
 
     pub(super) fn push(&mut self, waiter: Waiter) {
-        if self.waiting() == 0 {
-            self.first = Some(waiter);
-        } else {
-            self.others.push_back(waiter);
-        }
+        self.queue().waiters.push_back(waiter);
+    }
+
+    /// The task that asks for the cohort sits down, before all others.
+    pub(super) fn seat(&mut self, waiter: Waiter) {
+        self.reserved = false;
+        self.queue().waiters.push_front(waiter);
+    }
+
+    /// A grant came while the task that asks had not sat down.
+    pub(super) fn keep_early(&mut self, grant: Grant) {
+        self.queue().early = Some(grant);
+    }
+
+    pub(super) fn take_early(&mut self) -> Option<Grant> {
+        self.queue.as_mut().and_then(|queue| queue.early.take())
     }
 
     /// A waiter went away.
     pub(super) fn forget_one(&mut self) {
-        self.gone += 1;
-        if self.gone > 16 && self.gone * 2 > self.waiting() {
-            self.sweep();
+        let queue = self.queue();
+        queue.gone += 1;
+        if queue.gone > 16 && queue.gone * 2 > queue.waiters.len() {
+            queue.sweep();
         }
     }
 
-    fn sweep(&mut self) {
-        self.first.take_if(|waiter| waiter.tell.is_closed());
-        self.others.retain(|waiter| !waiter.tell.is_closed());
-        self.gone = 0;
-    }
-
     pub(super) fn is_wanted(&self) -> bool {
-        self.waiting() > self.gone
+        self.reserved || self.queue.as_ref().is_some_and(|queue| queue.waiters.len() > queue.gone)
     }
 
     /// The next waiter that is still there.
     pub(super) fn pop(&mut self) -> Option<Waiter> {
-        while let Some(waiter) = self.first.take().or_else(|| self.others.pop_front()) {
+        let queue = self.queue.as_mut()?;
+        while let Some(waiter) = queue.waiters.pop_front() {
             if !waiter.tell.is_closed() {
                 return Some(waiter);
             }
-            self.gone = self.gone.saturating_sub(1);
+            queue.gone = queue.gone.saturating_sub(1);
         }
         None
     }
 
     /// All waiters that only try, in order.
     pub(super) fn take_tries(&mut self) -> VecDeque<Waiter> {
-        self.sweep();
-        let waiters = self.first.take().into_iter().chain(std::mem::take(&mut self.others));
-        let (tries, others) = waiters.partition(|waiter| waiter.try_only);
-        self.others = others;
+        let queue = self.queue();
+        queue.sweep();
+        let (tries, others) =
+            std::mem::take(&mut queue.waiters).into_iter().partition(|waiter| waiter.try_only);
+        queue.waiters = others;
         tries
+    }
+
+    fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.queue.iter().flat_map(|queue| &queue.waiters)
     }
 
     /// The serial number of the waiter a hand-off would go to.
@@ -275,6 +297,15 @@ impl Cohort {
     /// Whether those who wait only try.
     pub(super) fn ask(&self) -> Ask {
         if self.waiters().all(|waiter| waiter.try_only) { Ask::Try } else { Ask::Queue }
+    }
+
+    /// The claim is in hands now: for the nth time, for at most so long.
+    pub(super) fn take_up(&mut self, nth: u32, max_hold: Option<Duration>, now: Moment, keeper: &Schedule) {
+        // A claim that was in nobody's hands has no limit to be lifted.
+        if max_hold.is_some() || self.hand_off.is_some() {
+            self.leased.limit(max_hold.map(|limit| now + limit), now, keeper);
+        }
+        self.hand_off = Some(nth);
     }
 
     /// The number of the next hand-off. Whoever re-enters has the same token as before.

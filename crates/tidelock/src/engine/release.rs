@@ -1,12 +1,11 @@
 //! Giving back: to the next task of this process, or to the store until it has confirmed it.
 
-use std::{sync::Arc, task::Poll, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 
 use super::{
     Engine,
-    acquire::poll_once,
     held::Held,
     lease::{State, call_limit, pause_before_retry},
     leased::LeasedClaim,
@@ -100,6 +99,10 @@ impl Engine {
         if cohort.holds() {
             return;
         }
+        if cohort.reserved {
+            cohort.keep_early(grant);
+            return;
+        }
         let leased = Arc::clone(&cohort.leased);
         match leased.holds(grant, asked, now, &self.schedule) {
             State::Held | State::Uncertain => {}
@@ -134,8 +137,7 @@ impl Engine {
                 held.defuse();
                 continue;
             }
-            cohort.leased.limit(waiter.max_hold.map(|limit| now + limit), now, &self.schedule);
-            cohort.hand_off = Some(number);
+            cohort.take_up(number, waiter.max_hold, now, &self.schedule);
             guards += 1;
             if !cohort.is_joint() {
                 break;
@@ -191,14 +193,14 @@ impl Engine {
 
     /// Gives a claim back, first from the caller's context, then from a task.
     pub(super) async fn give_back(self: &Arc<Self>, leased: &Arc<LeasedClaim>) -> Result<()> {
-        let mut call = self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done);
-        let under_way = match poll_once(call.as_mut()) {
-            Poll::Ready(Ok(())) => {
+        let call = self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done);
+        let under_way = match call.poll_once() {
+            Ok(Ok(())) => {
                 self.left(leased);
                 return Ok(());
             }
-            Poll::Ready(Err(failure)) => Box::pin(std::future::ready(Err(failure))),
-            Poll::Pending => call,
+            Ok(failed) => Call::now(failed),
+            Err(call) => call,
         };
         let (tell, hear) = oneshot::channel();
         self.tasks.spawn(Arc::clone(self).leave_until_done(Arc::clone(leased), Some(under_way), tell));

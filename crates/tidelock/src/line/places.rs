@@ -102,7 +102,8 @@ impl Places {
     }
 
     pub(super) fn remove(&mut self, at: usize) -> Standee {
-        let gone = self.standees.remove(at).expect("the caller found it there");
+        let gone = if at == 0 { self.standees.pop_front() } else { self.standees.remove(at) };
+        let gone = gone.expect("the caller found it there");
         if self.standees.len() < INDEX_FROM / 2 {
             self.keys = None;
         } else if let Some(index) = &mut self.keys {

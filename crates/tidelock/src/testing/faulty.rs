@@ -290,7 +290,7 @@ impl FaultyStore {
     }
 
     /// Sends a call over the simulated network.
-    fn send<T: Clone + Send + 'static>(
+    fn send<T: Clone + Unpin + Send + 'static>(
         self: &Arc<Self>,
         client: ClientId,
         work: impl Fn(&Self, &mut State, Moment) -> T + Send + 'static,
@@ -298,13 +298,13 @@ impl FaultyStore {
     ) -> Call<T> {
         let mut state = self.state();
         if state.down {
-            return Box::pin(std::future::ready(Err(Failure::unreachable("the store is down"))));
+            return Call::now(Err(Failure::unreachable("the store is down")));
         }
         let Faults { instant, lost_question, lost_answer, doubled, .. } = state.faults;
         if state.rng.chance(instant) && !state.cut.contains(&client) {
             let answer = work(self, &mut state, self.clock.now());
             arrived(&mut state, &answer, self.clock.now());
-            return Box::pin(std::future::ready(Ok(answer)));
+            return Call::now(Ok(answer));
         }
         let lost = state.rng.chance(lost_question);
         let deaf = state.rng.chance(lost_answer);
@@ -335,7 +335,7 @@ impl FaultyStore {
                 _ => std::future::pending().await,
             }
         });
-        Box::pin(async { hear.await.map_err(|_| Failure::unknown("the connection broke")) })
+        Call::later(async { hear.await.map_err(|_| Failure::unknown("the connection broke")) })
     }
 
     fn arrive<T>(&self, client: ClientId, work: &impl Fn(&Self, &mut State, Moment) -> T) -> Option<T> {
@@ -420,7 +420,7 @@ impl Backend for FaultyBackend {
 
     fn wait(&self) -> Call<News> {
         let inbox = Arc::clone(&self.inbox);
-        Box::pin(async move {
+        Call::later(async move {
             let news = inbox.lock().await.recv().await;
             news.unwrap_or_else(|| Err(Failure::unreachable("the store was dropped")))
         })

@@ -1,6 +1,6 @@
 //! Watches a line from above: does anybody overtake, and does anybody stand there for nobody?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use crate::{
     backend::{ClaimId, LockView},
@@ -37,14 +37,13 @@ impl OrderWatch {
         seen.arrived.retain(|id, _| here.contains(id));
         seen.riders.retain(|id| here.contains(id));
         for claim in all() {
-            if !seen.arrived.contains_key(&claim.id) {
-                self.arrivals += 1;
-                seen.arrived.insert(claim.id, self.arrivals);
-                // On the hold of an owner that was there already: that is no new grant.
-                let shared = view.holders.iter().any(|h| h.epoch == claim.epoch && h.id != claim.id);
-                if claim.epoch.is_some_and(|epoch| epoch <= seen.largest_epoch || shared) {
-                    seen.riders.insert(claim.id);
-                }
+            let Entry::Vacant(newcomer) = seen.arrived.entry(claim.id) else { continue };
+            self.arrivals += 1;
+            newcomer.insert(self.arrivals);
+            // On the hold of an owner that was there already: that is no new grant.
+            let shared = view.holders.iter().any(|h| h.epoch == claim.epoch && h.id != claim.id);
+            if claim.epoch.is_some_and(|epoch| epoch <= seen.largest_epoch || shared) {
+                seen.riders.insert(claim.id);
             }
         }
         let newest = view.holders.iter().filter_map(|claim| claim.epoch).max();

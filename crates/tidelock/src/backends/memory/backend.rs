@@ -1,6 +1,6 @@
 //! The verbs, each one call on the store.
 
-use std::{future::ready, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Mutex, mpsc};
 
@@ -52,27 +52,27 @@ impl Backend for MemoryBackend {
     }
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
-        Box::pin(ready(Ok(self.store.enter(claim, ask))))
+        Call::now(Ok(self.store.enter(claim, ask)))
     }
 
     fn wait(&self) -> Call<News> {
         let inbox = Arc::clone(&self.inbox);
-        Box::pin(async move {
+        Call::later(async move {
             let news = inbox.lock().await.recv().await;
             news.ok_or_else(|| Failure::unreachable("the store was dropped"))
         })
     }
 
     fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>> {
-        Box::pin(ready(Ok(claims.iter().map(|claim| self.store.renew(claim)).collect())))
+        Call::now(Ok(claims.iter().map(|claim| self.store.renew(claim)).collect()))
     }
 
     fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
         self.store.leave(name, id, why);
-        Box::pin(ready(Ok(())))
+        Call::now(Ok(()))
     }
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
-        Box::pin(ready(Ok(self.store.look(scope))))
+        Call::now(Ok(self.store.look(scope)))
     }
 }

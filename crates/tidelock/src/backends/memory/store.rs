@@ -73,7 +73,11 @@ impl MemoryStore {
     }
 
     pub(super) fn leave(&self, name: &Name, id: ClaimId, why: Leave) {
-        self.change(name, |line, at, effects| line.leave(id, why, at, effects));
+        let last =
+            why == Leave::Done && self.lines.lock(name).get(name).is_some_and(|line| line.leave_alone(id));
+        if !last {
+            self.change(name, |line, at, effects| line.leave(id, why, at, effects));
+        }
     }
 
     pub(super) fn look(&self, scope: &Scope) -> Vec<LockView> {
