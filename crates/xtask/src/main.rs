@@ -1,2 +1,51 @@
-//! x
-fn main(){}
+//! The project's own commands: `cargo xtask test`, `check`, `simulate` and `bench`.
+
+mod bench;
+mod check;
+mod progress;
+mod run;
+mod simulate;
+mod table;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Test, check, simulate and measure tidelock
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Test(test::Args),
+    /// Verify what the compiler cannot see: that every store has all its parts, and that the tree keeps its rules
+    Check,
+    Simulate(simulate::Args),
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchChild(bench::child::Args),
+}
+
+fn main() -> ExitCode {
+    let done = run::root().and_then(|root| match Args::parse().command {
+        Command::Test(args) => test::run(&root, &args),
+        Command::Check => check::run(&root),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchChild(args) => bench::child::run(&args),
+    });
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        // Whoever said no has said why.
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What people and programs read: tables, JSON, and what went wrong.
+
+use std::{
+    fmt::{self, Write as _},
+    io::{self, Write as _},
+};
+
+use serde::Serialize;
+
+use crate::exit::Exit;
+
+/// What kept a command from doing its work.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The library says so.
+    Lock(tidelock::Error),
+    /// Reading or writing failed.
+    Io(io::Error),
+}
+
+impl Trouble {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Lock(error) if error.is_timed_out() => Exit::NotAcquired,
+            Self::Lock(error) if error.is_lost() => Exit::Lost,
+            // `tidelock stores | head -1`: whoever read has seen enough.
+            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            _ => Exit::Failed,
+        }
+    }
+}
+
+impl From<tidelock::Error> for Trouble {
+    fn from(error: tidelock::Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Says on standard error what went wrong, and gives the exit for it.
+pub(crate) fn report(trouble: &Trouble) -> Exit {
+    let exit = trouble.exit();
+    if exit != Exit::Done {
+        // If standard error is closed there is nobody left to tell; the code still says it.
+        let _ = writeln!(io::stderr(), "tidelock: {trouble}");
+    }
+    exit
+}
+
+/// Prints text.
+pub(crate) fn text(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    // Here, where a full disk is still an error; at the end of the program it would be silence.
+    out.flush()
+}
+
+/// Prints a value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
+    let mut json = serde_json::to_string_pretty(value)?;
+    json.push('\n');
+    text(&json)
+}
+
+/// Rows under a headline, each column as wide as it must be.
+pub(crate) fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in [head.map(str::to_owned)].iter().chain(rows) {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a string does not fail.
+            let _ = write!(line, "{cell:width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_a_table_stand_under_each_other() {
+        let rows = [["memory".to_owned(), "yes".to_owned()], ["größer".to_owned(), "no".to_owned()]];
+        assert_eq!(
+            table(["STORE", "FAIR"], &rows),
+            "STORE   FAIR\n\
+             memory  yes\n\
+             größer  no\n"
+        );
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_no_failure() {
+        assert_eq!(Trouble::from(io::Error::from(io::ErrorKind::BrokenPipe)).exit(), Exit::Done);
+        assert_eq!(Trouble::from(io::Error::from(io::ErrorKind::StorageFull)).exit(), Exit::Failed);
+    }
+}

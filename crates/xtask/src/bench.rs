@@ -1,0 +1,114 @@
+//! `cargo xtask bench`: what a lock costs, as a ratio to what everybody knows.
+//!
+//! Contestants take turns in rounds on the same machine in the same minute, and what is shown is
+//! the median of the rounds' ratios: a machine that is slow today is slow for both.
+
+pub(crate) mod child;
+mod contest;
+mod crowd;
+mod duel;
+mod report;
+
+use std::{fs, thread, time::Duration};
+
+use tokio::runtime::{Builder, Runtime};
+
+use self::report::Row;
+use crate::progress::Progress;
+
+/// The stores that are measured, and where to connect.
+const STORES: &[(&str, &str)] = &[("memory", "memory:")];
+
+/// Measure locks against tokio's mutex and against their bars
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Fewer and shorter rounds: a first impression, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Print a JSON array with one object per row
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// How often each contestant has its turn. Many short ones: on a machine that does something
+    /// else at times, the median is of rounds that nobody disturbed.
+    rounds: usize,
+    /// How long a turn takes at least.
+    turn: Duration,
+    /// How often a long line is compared with a short one.
+    lines: usize,
+    /// Fresh processes that hold many locks.
+    children: usize,
+}
+
+const FULL: Effort = Effort { rounds: 101, turn: Duration::from_millis(20), lines: 31, children: 3 };
+const QUICK: Effort = Effort { rounds: 31, turn: Duration::from_millis(5), lines: 11, children: 1 };
+
+/// The runtimes that users have.
+#[derive(Clone, Copy, Debug)]
+enum Threads {
+    One,
+    Two,
+}
+
+impl Threads {
+    const ALL: [Self; 2] = [Self::One, Self::Two];
+
+    fn runtime(self) -> Result<Runtime, String> {
+        let mut builder = match self {
+            Self::One => Builder::new_current_thread(),
+            Self::Two => Builder::new_multi_thread(),
+        };
+        if let Self::Two = self {
+            builder.worker_threads(2);
+        }
+        builder.enable_all().build().map_err(|error| format!("no runtime: {error}"))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::One => "1 thread",
+            Self::Two => "2 threads",
+        }
+    }
+}
+
+/// Measures and prints everything. Says whether every bar was met.
+pub(crate) fn run(args: &Args) -> Result<bool, String> {
+    let effort = if args.quick { QUICK } else { FULL };
+    let progress = Progress::new();
+    let mut rows: Vec<Row> = Vec::new();
+    for (store, url) in STORES {
+        for threads in Threads::ALL {
+            rows.extend(contest::rows(store, url, threads, effort, &progress)?);
+        }
+        rows.extend(child::rows(store, url, effort, &progress)?);
+        for threads in Threads::ALL {
+            rows.push(crowd::tasks(store, url, threads, effort, &progress)?);
+        }
+    }
+    rows.push(crowd::clients(effort, &progress)?);
+    drop(progress);
+    if args.json {
+        println!("{}", report::json(&rows)?);
+    } else {
+        print!("{}", report::table(&rows));
+    }
+    if let Some(note) = busy() {
+        eprintln!("{note}");
+    }
+    Ok(rows.iter().all(|row| row.met))
+}
+
+/// A warning when the machine did more than to measure.
+fn busy() -> Option<String> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = load.split(' ').next()?.parse().ok()?;
+    let processors = thread::available_parallelism().ok()?;
+    (load > processors.get() as f64 + 1.0).then(|| {
+        format!("note: the machine was busy (load {load:.1} on {processors} processors): take no number from this run")
+    })
+}

@@ -1,0 +1,175 @@
+//! `cargo xtask test`: everything that must hold before a change lands, and how it went in one line.
+
+mod counts;
+
+use std::{io::stdout, path::Path};
+
+use tidelock::clock::Clock;
+
+use self::counts::Counts;
+use crate::{
+    check::{self, Tree},
+    run,
+};
+
+/// Run every test and check; the last line says how many passed and failed
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Run only the conformance cases of one store
+    #[arg(long, value_name = "NAME")]
+    backend: Option<String>,
+    /// Do not install the servers that tests need
+    #[arg(long)]
+    no_install: bool,
+}
+
+/// Runs the steps. A step that fails does not stop those that do not need it.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
+    let mut tally = Tally::default();
+    match &args.backend {
+        Some(store) => {
+            let known = Tree::new(root).stores();
+            if !known.contains(store) {
+                return Err(format!("there is no store {store:?}; known are: {}", known.join(", ")));
+            }
+            tally.conformance(root, store);
+        }
+        None => tally.everything(root, args),
+    }
+    if !tally.failures.is_empty() {
+        println!("\nfailed: {}", tally.failures.join(", "));
+    }
+    println!("{}", tally.counts);
+    Ok(tally.counts.failed == 0)
+}
+
+/// How it went so far.
+#[derive(Debug, Default)]
+struct Tally {
+    counts: Counts,
+    /// The steps that failed.
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn everything(&mut self, root: &Path, args: &Args) {
+        if !args.no_install {
+            self.step("install", install);
+        }
+        self.cargo(root, "format", &["fmt", "--all", "--check"]);
+        let clippy = ["clippy", "--workspace", "--all-targets", "--all-features", "--", "--deny", "warnings"];
+        self.cargo(root, "lints", &clippy);
+        self.step("documentation", || {
+            let mut doc = run::cargo(root, &["doc", "--workspace", "--no-deps", "--all-features"]);
+            run::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+        });
+        self.step("tree", || match check::run(root)? {
+            true => Ok(()),
+            false => Err("see the findings above".to_owned()),
+        });
+        // Without --no-fail-fast the first binary that fails hides how the others went.
+        self.tests(root, "tests", &["test", "--workspace", "--all-features", "--no-fail-fast"], None);
+        self.step("features", || features(root));
+    }
+
+    fn conformance(&mut self, root: &Path, store: &str) {
+        let args = ["test", "--package", "tidelock", "--all-features", "--test", "conformance"];
+        self.tests(root, &format!("conformance of {store}"), &args, Some(store));
+    }
+
+    /// A step that is one cargo command.
+    fn cargo(&mut self, root: &Path, name: &str, args: &[&str]) {
+        self.step(name, || run::run(&mut run::cargo(root, args)));
+    }
+
+    /// A step that counts as one test.
+    fn step(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) {
+        let done = timed(name, work);
+        self.counts.add_step(done.is_ok());
+        if done.is_err() {
+            self.failures.push(name.to_owned());
+        }
+    }
+
+    /// A step that counts as many tests as it runs.
+    fn tests(&mut self, root: &Path, name: &str, args: &[&str], store: Option<&str>) {
+        let mut counts = Counts::default();
+        let done = timed(name, || {
+            let mut cargo = run::cargo(root, args);
+            if let Some(store) = store {
+                cargo.env("TIDELOCK_TEST_BACKEND", store);
+            }
+            let success = run::stream(&mut cargo, &mut stdout(), |line| counts.see(line))?;
+            counts.end(success);
+            match (counts.passed, counts.failed) {
+                // A filter that fits nothing must not look like success.
+                (0, 0) => Err("no test ran".to_owned()),
+                (_, 0) => Ok(()),
+                _ => Err(counts.to_string()),
+            }
+        });
+        if done.is_err() {
+            // A cargo that could not even run is one failure.
+            counts.end(false);
+            self.failures.push(name.to_owned());
+        }
+        self.counts.add(&counts);
+    }
+}
+
+/// Runs a step under a headline and says how long it took.
+fn timed(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    println!("\n==> {name}");
+    let clock = Clock::machine();
+    let start = clock.now();
+    let done = work();
+    let seconds = clock.now().since(start).as_secs_f64();
+    match &done {
+        Ok(()) => println!("==> {name}: passed in {seconds:.1} s"),
+        Err(error) => println!("==> {name}: FAILED in {seconds:.1} s: {error}"),
+    }
+    done
+}
+
+/// Installs the servers that are missing, so that no test has to be skipped.
+fn install() -> Result<(), String> {
+    let missing = test_servers::packages::missing();
+    if missing.is_empty() {
+        println!("nothing is missing");
+        return Ok(());
+    }
+    println!("installing {}", missing.join(", "));
+    test_servers::packages::install(&missing)
+}
+
+/// Builds the library without features and with each feature alone: with all of them on, a
+/// missing `cfg` does not show.
+fn features(root: &Path) -> Result<(), String> {
+    let mut broken = Vec::new();
+    for feature in [vec![String::new()], names_of_features(root)?].concat() {
+        println!("tidelock with {}", if feature.is_empty() { "no feature" } else { &feature });
+        // Clippy checks as `cargo check` does, and can refuse warnings without building the
+        // dependencies again.
+        let mut args = vec!["clippy", "--quiet", "--package", "tidelock", "--no-default-features"];
+        args.extend(["--features", &feature, "--", "--deny", "warnings"]);
+        if run::run(&mut run::cargo(root, &args)).is_err() {
+            broken.push(if feature.is_empty() { "none".to_owned() } else { feature });
+        }
+    }
+    if broken.is_empty() { Ok(()) } else { Err(format!("does not build alone: {}", broken.join(", "))) }
+}
+
+/// The features of the library, as cargo knows them.
+fn names_of_features(root: &Path) -> Result<Vec<String>, String> {
+    let output = run::cargo(root, &["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .map_err(|error| format!("cargo metadata cannot run: {error}"))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata cannot be read: {error}"))?;
+    let package = metadata["packages"]
+        .as_array()
+        .and_then(|packages| packages.iter().find(|package| package["name"] == "tidelock"))
+        .ok_or("cargo metadata knows no package tidelock")?;
+    let features = package["features"].as_object().ok_or("cargo metadata lists no features")?;
+    Ok(features.keys().filter(|feature| *feature != "default").cloned().collect())
+}
