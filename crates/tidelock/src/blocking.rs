@@ -1,8 +1,9 @@
 //! The same locks for code without async.
 //!
 //! One background thread per process runs the engine, so that leases are renewed while the caller
-//! computes. Calls block the thread they are made on; within an async task they are an error, not
-//! a panic and not a stopped runtime.
+//! computes. Calls block the thread they are made on: a thread of your own, or one of
+//! `tokio::task::spawn_blocking`. Within an async task they are an error, not a panic and not a
+//! stopped runtime.
 //!
 //! ```
 //! use tidelock::blocking::Locks;
@@ -14,7 +15,12 @@
 //! # Ok::<(), tidelock::Error>(())
 //! ```
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    pin::pin,
+    sync::OnceLock,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use tokio::runtime::{Builder, Handle};
 
@@ -44,10 +50,20 @@ fn background() -> &'static Handle {
 }
 
 fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
-    if Handle::try_current().is_ok() {
+    if Handle::try_current().is_ok() && is_async_task() {
         return Err(Error::would_block());
     }
     background().block_on(future)
+}
+
+/// Whether this is an async task, as opposed to one of `spawn_blocking` or a thread of its own: tokio
+/// gives async tasks a budget of work before they must yield, and the others none.
+fn is_async_task() -> bool {
+    let more_than_any_budget = 512;
+    (0..more_than_any_budget).any(|_| {
+        let unit = pin!(tokio::task::coop::consume_budget());
+        unit.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    })
 }
 
 /// [`Locks`](crate::Locks) without async.

@@ -16,7 +16,7 @@
 //! [`Mutex`], [`RwLock`] and [`Semaphore`] are one thing underneath: a named line with a capacity.
 //! [`Multi`] takes several names without deadlock. [`blocking`] is the same without async.
 //!
-//! Who writes a backend reads [`backend`] and [`line`].
+//! Who writes a backend reads [`backend`] and [`line`](mod@line).
 
 pub mod backend;
 pub mod backends;

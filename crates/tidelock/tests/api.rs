@@ -131,3 +131,13 @@ async fn the_blocking_facade_refuses_to_stop_an_async_task() {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     one_sentence(&error);
 }
+
+#[tokio::test]
+async fn the_blocking_facade_works_where_blocking_is_allowed() {
+    let token = tokio::task::spawn_blocking(|| {
+        let guard = blocking::Locks::connect("memory:")?.mutex("x").lock()?;
+        let token = guard.token();
+        guard.release().map(|()| token)
+    });
+    assert!(token.await.unwrap().unwrap().get() > 0);
+}
