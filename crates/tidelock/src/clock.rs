@@ -51,7 +51,7 @@ impl std::ops::Sub<Duration> for Moment {
 }
 
 /// In 64 bits, which is enough for 584 years and much quicker than 128.
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 

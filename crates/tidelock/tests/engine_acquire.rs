@@ -369,3 +369,19 @@ async fn several_names_are_taken_without_deadlock() {
     assert!(clients[1].locks.mutex("a").try_lock().await.unwrap().is_some(), "what was taken is given back");
     drop(taken);
 }
+
+#[tokio::test]
+async fn a_loop_over_free_locks_lets_other_tasks_run() {
+    let locks = Locks::connect("memory:").await.unwrap();
+    let looping = tokio::spawn(async move {
+        loop {
+            locks.mutex("x").lock().await.unwrap().release().await.unwrap();
+        }
+    });
+    // On one thread: without a yield in the loop this would never come back.
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    looping.abort();
+    assert!(looping.await.unwrap_err().is_cancelled());
+}

@@ -48,6 +48,8 @@ impl Engine {
         request: &Request<'_>,
         patience: Patience,
     ) -> Result<Option<Held>> {
+        // A store in this process answers at once: a loop over its locks must let others run too.
+        tokio::task::coop::consume_budget().await;
         let asked = self.clock.now();
         let begun = match self.begin(request, patience == Patience::Try, asked) {
             Ok(Begin::Ask(leased, ask)) => Ok(self.ask_here(request, leased, ask, asked)),

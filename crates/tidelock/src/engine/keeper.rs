@@ -1,17 +1,12 @@
 //! The keeper: one task that renews all claims of a client, in batches.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
-};
-
-use tokio::sync::Notify;
+use std::sync::{Arc, Weak};
 
 use super::{
     Engine,
     lease::call_limit,
-    leased::{Cell, LeasedClaim, Look},
+    leased::{LeasedClaim, Look},
+    schedule::Schedule,
 };
 use crate::{
     backend::{Failure, Place, Standing},
@@ -20,120 +15,6 @@ use crate::{
     error::LossReason,
     events,
 };
-
-/// How far ahead the keeper looks for claims that may ride along in a batch.
-const LOOK_AHEAD: Duration = Duration::from_millis(2_500);
-
-/// How long the keeper stays half awake when claims come and go.
-const NAP: Duration = Duration::from_secs(1);
-
-/// When which claim has to be looked at. A claim is in it at most once.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    inner: Mutex<Inner>,
-    wake: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    /// By the latest moment, then by serial number.
-    claims: BTreeMap<(Moment, u64), Entry>,
-    /// Until when the keeper sleeps; whoever comes earlier wakes it.
-    sleeps_until: Option<Moment>,
-    /// Whether anything came since the keeper last fell asleep.
-    used: bool,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Entry {
-    early: Moment,
-    leased: Arc<LeasedClaim>,
-}
-
-impl Schedule {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts a claim where its lease says, taking it from where it was.
-    pub(super) fn put(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell, now: Moment) {
-        let due = leased.due(cell, now);
-        let serial = leased.claim.id.serial();
-        let mut inner = self.inner();
-        if let Some(before) = cell.scheduled.take() {
-            inner.claims.remove(&(before, serial));
-        }
-        let Some((early, late)) = due else { return };
-        cell.scheduled = Some(late);
-        inner.used = true;
-        inner.claims.insert((late, serial), Entry { early, leased: Arc::clone(leased) });
-        if inner.sleeps_until.is_none_or(|until| late < until) {
-            inner.sleeps_until = Some(late);
-            drop(inner);
-            self.wake.notify_one();
-        }
-    }
-
-    /// Takes a claim out.
-    pub(super) fn take(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell) {
-        if let Some(before) = cell.scheduled.take() {
-            self.inner().claims.remove(&(before, leased.claim.id.serial()));
-        }
-    }
-
-    /// All claims that have to be looked at now, and those that may ride along.
-    fn take_due(&self, now: Moment) -> Vec<(Moment, Arc<LeasedClaim>)> {
-        let mut inner = self.inner();
-        if inner.claims.first_key_value().is_none_or(|(key, _)| key.0 > now) {
-            return Vec::new();
-        }
-        let ahead = (now + LOOK_AHEAD, u64::MAX);
-        let keys: Vec<_> = inner
-            .claims
-            .range(..=ahead)
-            .filter(|(key, entry)| key.0 <= now || entry.early <= now)
-            .map(|(key, _)| *key)
-            .collect();
-        keys.into_iter()
-            .filter_map(|key| inner.claims.remove(&key).map(|entry| (key.0, entry.leased)))
-            .collect()
-    }
-
-    /// Sleeps until something is due. Says whether to go on.
-    async fn sleep(&self, clock: &Clock) -> bool {
-        let next = {
-            let mut inner = self.inner();
-            if inner.closed {
-                return false;
-            }
-            let first = inner.claims.first_key_value().map(|(key, _)| key.0);
-            // A program that takes and gives back locks all the time leaves nothing to wait for
-            // each time we look: nap, so that not every claim has to wake us.
-            let nap = std::mem::take(&mut inner.used).then(|| clock.now() + NAP);
-            inner.sleeps_until = first.or(nap);
-            inner.sleeps_until
-        };
-        let due = async {
-            match next {
-                Some(next) => clock.sleep_towards(next).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = self.wake.notified() => {}
-            () = due => {}
-        }
-        true
-    }
-
-    /// Ends the keeper.
-    pub(super) fn close(&self) {
-        self.inner().closed = true;
-        self.wake.notify_one();
-    }
-}
 
 /// The keeper's task.
 pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule>, clock: Clock) {
@@ -148,6 +29,9 @@ pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule>, clock: C
 impl Engine {
     fn look_after_claims(self: &Arc<Self>) {
         let now = self.clock.now();
+        for leased in self.schedule.take_grown_up(now) {
+            leased.grow_up(now, &self.schedule);
+        }
         let mut renew = Vec::new();
         for (key, leased) in self.schedule.take_due(now) {
             match leased.look(key, now, &self.schedule) {

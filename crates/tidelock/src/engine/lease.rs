@@ -20,15 +20,19 @@
 
 use std::time::Duration;
 
-use crate::{clock::Moment, error::LossReason};
+use crate::{
+    clock::{Moment, nanos},
+    error::LossReason,
+};
 
 /// Of a ttl, the part that may be used: two clocks may differ in rate by one percent.
-const DRIFT_DIVISOR: u32 = 100;
-const GRANULARITY: Duration = Duration::from_millis(2);
+const DRIFT_DIVISOR: u64 = 100;
+const GRANULARITY: u64 = 2_000_000;
 
 /// How much of a ttl counts.
 pub(crate) fn usable(ttl: Duration) -> Duration {
-    ttl.saturating_sub(ttl / DRIFT_DIVISOR + GRANULARITY)
+    let ttl = nanos(ttl);
+    Duration::from_nanos(ttl.saturating_sub(ttl / DRIFT_DIVISOR + GRANULARITY))
 }
 
 /// How long one call about a claim with this ttl may take: two more tries must fit behind it.
@@ -210,10 +214,11 @@ impl Lease {
         let (early, late) = match self.retry {
             Some(retry) => (retry, retry),
             None => {
-                let third = self.ttl / 3;
-                let late = self.confirmed + third - third / 10 * u32::from(jitter) / 256;
+                let third = nanos(self.ttl) / 3;
+                let late =
+                    self.confirmed + Duration::from_nanos(third - third / 10 * u64::from(jitter) / 256);
                 // Whoever wakes for one renewal takes along those that are nearly due.
-                (late - (third / 4).min(Duration::from_millis(2_500)), late)
+                (late - Duration::from_nanos((third / 4).min(2_500_000_000)), late)
             }
         };
         if now >= late {

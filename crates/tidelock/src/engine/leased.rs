@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -11,8 +11,8 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    keeper::Schedule,
     lease::{Due, Lease, State},
+    schedule::{Schedule, Spot},
 };
 use crate::{
     backend::{Claim, Grant, Place},
@@ -29,6 +29,8 @@ pub(crate) struct LeasedClaim {
     /// Whether it is renewed once it holds. A claim that waits always is.
     pub(super) auto_renew: bool,
     cell: Mutex<Cell>,
+    /// Its place among the young claims; the schedule's own.
+    pub(super) young_slot: AtomicUsize,
     /// Told when it is lost or a guard is released, if anybody listens.
     changed: Notify,
     watched: AtomicBool,
@@ -41,8 +43,8 @@ pub(super) struct Cell {
     held: Option<(Grant, Moment)>,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
-    /// Under which moment the keeper has it.
-    pub(super) scheduled: Option<Moment>,
+    /// Where the keeper has it.
+    pub(super) spot: Spot,
 }
 
 /// What the keeper finds when it looks at a claim.
@@ -59,8 +61,9 @@ impl LeasedClaim {
             claim: Arc::new(claim),
             cohort,
             auto_renew,
-            cell: Mutex::new(Cell { lease, held: None, ask_at: None, scheduled: None }),
+            cell: Mutex::new(Cell { lease, held: None, ask_at: None, spot: Spot::Nowhere }),
             changed: Notify::new(),
+            young_slot: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
         })
     }
@@ -91,6 +94,14 @@ impl LeasedClaim {
     pub(super) fn standing(&self, now: Moment) -> (State, Moment) {
         let mut cell = self.cell();
         (cell.lease.state(now), cell.lease.deadline())
+    }
+
+    /// For which reason it is lost; if nobody knows, the store does not know it.
+    pub(super) fn loss(&self, now: Moment) -> LossReason {
+        match self.state(now) {
+            State::Lost(reason) => reason,
+            _ => LossReason::Gone,
+        }
     }
 
     /// Its ttl, and for how long the store has not confirmed it.
@@ -225,13 +236,22 @@ impl LeasedClaim {
         }
     }
 
+    /// The keeper moves it from the young claims to where its lease says.
+    pub(super) fn grow_up(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+        let mut cell = self.cell();
+        if cell.spot == Spot::Young {
+            cell.spot = Spot::Taken;
+            keeper.put(self, &mut cell, now);
+        }
+    }
+
     /// The keeper's look at a claim that it took out of its schedule under `key`.
     pub(super) fn look(self: &Arc<Self>, key: Moment, now: Moment, keeper: &Schedule) -> Look {
         let mut cell = self.cell();
-        if cell.scheduled != Some(key) {
+        if cell.spot != Spot::At(key) {
             return Look::Later;
         }
-        cell.scheduled = None;
+        cell.spot = Spot::Taken;
         let asked_for = cell.ask_at.is_some_and(|ask_at| now >= ask_at) && !cell.lease.is_asking();
         match cell.lease.due(now, self.jitter()) {
             Due::Lost(reason) => Look::Lost(reason),

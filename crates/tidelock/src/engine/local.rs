@@ -16,7 +16,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{held::Held, keeper::Schedule, leased::LeasedClaim, request::Request};
+use super::{held::Held, leased::LeasedClaim, request::Request, schedule::Schedule};
 use crate::{
     backend::{Ask, ClaimId, Grant, Share},
     clock::Moment,

@@ -7,6 +7,7 @@
 //! | [`lease`] | until when a claim may be relied on: pure, with its table |
 //! | [`leased`] | one claim and its lease, shared by those who need it |
 //! | [`keeper`] | when claims are renewed, and that they are lost |
+//! | [`schedule`] | which claim the keeper looks at when |
 //! | [`listen`] | what a push means, and what happens when one is missed |
 //! | [`release`] | giving back: hand-off, leave, orphans |
 //! | [`tasks`] | the only place that spawns |
@@ -23,6 +24,7 @@ mod listen;
 mod local;
 mod release;
 mod request;
+mod schedule;
 mod tasks;
 
 use std::{
@@ -41,8 +43,8 @@ pub(crate) use self::{
     request::{Patience, Request},
 };
 use self::{
-    keeper::Schedule,
     local::{Phase, Table},
+    schedule::Schedule,
     tasks::Tasks,
 };
 use crate::{

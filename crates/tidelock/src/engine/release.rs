@@ -39,40 +39,46 @@ impl Engine {
         let now = self.clock.now();
         let name = &leased.claim.name;
         let mut shard = self.table.shard(name);
-        let (state, deadline) = leased.standing(now);
-        let ignores_loss = self.defects.has(Defect::HandOffOfLost);
-        if let (State::Lost(reason), false) = (state, ignores_loss) {
+        let cohort = shard.get(name).and_then(|line| line.index_of(leased).map(|index| (line, index)));
+        let held = cohort.and_then(|(line, index)| match line.cohorts[index].phase {
+            Phase::Held { guards } => Some((line, index, guards)),
+            _ => None,
+        });
+        let Some((line, index, guards)) = held else { return LetGo::Lost(leased.loss(now)) };
+        line.cohorts[index].phase = Phase::Held { guards: guards - 1 };
+        let next = line.cohorts[index].next_serial();
+        let state = if guards > 1 {
+            leased.state(now)
+        } else if let Some(next) = next {
+            let passes = line.is_passed_by(next, leased.cohort);
+            if self.hand_on(&mut line.cohorts[index], passes, now) {
+                events::handed_off(self.store());
+                return LetGo::Kept;
+            }
+            leased.end(now, &self.schedule)
+        } else {
+            leased.end(now, &self.schedule)
+        };
+        if let State::Lost(reason) = state {
             drop(shard);
             self.lost(leased, reason);
             return LetGo::Lost(reason);
         }
-        let Some(line) = shard.get(name) else {
-            return LetGo::Lost(LossReason::Gone);
-        };
-        let Some(index) = line.index_of(leased) else {
-            return LetGo::Lost(LossReason::Gone);
-        };
-        let Phase::Held { guards } = line.cohorts[index].phase else {
-            return LetGo::Lost(LossReason::Gone);
-        };
-        line.cohorts[index].phase = Phase::Held { guards: guards - 1 };
         if guards > 1 {
             return LetGo::Kept;
         }
-        let next = line.cohorts[index].next_serial();
-        let passes = next.is_some_and(|serial| line.is_passed_by(serial, leased.cohort));
-        let cohort = &mut line.cohorts[index];
-        // With a part of the lease gone and no answer, the next would get a lock that is nearly lost.
-        let healthy = state == State::Held && deadline.since(now) > leased.claim.ttl / 3;
-        let bounded = cohort.may_hand_off(now) && !passes || self.defects.has(Defect::HandOffForEver);
-        let hand_off = next.is_some() && (healthy || ignores_loss) && bounded;
-        if hand_off && self.hand_out(cohort, now) {
-            events::handed_off(self.store());
-            return LetGo::Kept;
-        }
-        cohort.phase = Phase::Leaving;
-        leased.end(now, &self.schedule);
+        line.cohorts[index].phase = Phase::Leaving;
         LetGo::Leave
+    }
+
+    /// Hands a claim on to the next task of this process, if that may be. Says whether it was.
+    fn hand_on(self: &Arc<Self>, cohort: &mut Cohort, passes: bool, now: Moment) -> bool {
+        let (state, deadline) = cohort.leased.standing(now);
+        // With a part of the lease gone and no answer, the next would get a lock that is nearly lost.
+        let healthy = state == State::Held && deadline.since(now) > cohort.leased.claim.ttl / 3;
+        let healthy = healthy || self.defects.has(Defect::HandOffOfLost);
+        let bounded = cohort.may_hand_off(now) && !passes || self.defects.has(Defect::HandOffForEver);
+        healthy && bounded && self.hand_out(cohort, now)
     }
 
     /// The store made a claim a holder: in answer to what was asked at `asked`, or unasked.

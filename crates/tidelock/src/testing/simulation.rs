@@ -29,7 +29,7 @@ use crate::{
 /// When everything must have come to its end, in simulated time after the faults.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest lease in use, and what the fallback of a lost push takes.
-const SETTLED: Duration = Duration::from_millis(300 + 4_000);
+const SETTLED: Duration = Duration::from_millis(2_000 + 4_000);
 /// How long giving a place back may take: a call that is not answered, and one more.
 const LEFT: Duration = Duration::from_millis(200);
 
@@ -369,7 +369,7 @@ impl Worker {
             name,
             share: if rng.chance(250) { Share::Exclusive } else { sharing },
             owner: owned.then(|| format!("owner-{}", rng.below(3))),
-            ttl: Duration::from_millis(if rng.chance(800) { 120 } else { rng.pick(&[60, 300]) }),
+            ttl: Duration::from_millis(if rng.chance(800) { 120 } else { rng.pick(&[60, 300, 2_000]) }),
             auto_renew: gentle || rng.chance(850),
             max_hold: (!gentle && rng.chance(100)).then(|| rng.millis(5, 150)),
         }

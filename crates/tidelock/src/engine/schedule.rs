@@ -1,0 +1,188 @@
+//! When which claim has to be looked at.
+//!
+//! Most locks are held for a moment only. So a claim is *young* at first: in a plain list, put there
+//! and taken out in constant time. The few that live on are moved into the order by time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::leased::{Cell, LeasedClaim};
+use crate::clock::{Clock, Moment};
+
+/// How far ahead the keeper looks for claims that may ride along in a batch.
+const LOOK_AHEAD: Duration = Duration::from_millis(2_500);
+
+/// How long claims may be young.
+const YOUTH: Duration = Duration::from_millis(250);
+
+/// Where a claim is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// It was never scheduled, or is over.
+    #[default]
+    Nowhere,
+    /// In the list of young claims.
+    Young,
+    /// In the order by time, under this moment.
+    At(Moment),
+    /// Taken out by the keeper, which looks at it.
+    Taken,
+}
+
+/// The claims of a client. Each is in it at most once.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    inner: Mutex<Inner>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    young: Vec<Arc<LeasedClaim>>,
+    /// When those that are still young then are moved.
+    young_until: Option<Moment>,
+    /// By the latest moment, then by serial number.
+    ordered: BTreeMap<(Moment, u64), Entry>,
+    /// Until when the keeper sleeps; whoever comes earlier wakes it.
+    sleeps_until: Option<Moment>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    early: Moment,
+    leased: Arc<LeasedClaim>,
+}
+
+impl Inner {
+    fn remove(&mut self, leased: &Arc<LeasedClaim>, spot: Spot) {
+        match spot {
+            Spot::Nowhere | Spot::Taken => {}
+            Spot::At(moment) => drop(self.ordered.remove(&(moment, leased.claim.id.serial()))),
+            Spot::Young => {
+                let slot = leased.young_slot.load(Ordering::Relaxed);
+                // The list may have been taken away to be moved just now.
+                if self.young.get(slot).is_some_and(|there| Arc::ptr_eq(there, leased)) {
+                    self.young.swap_remove(slot);
+                    if let Some(moved) = self.young.get(slot) {
+                        moved.young_slot.store(slot, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a claim, and says when the keeper has to wake for it.
+    fn add(
+        &mut self,
+        leased: &Arc<LeasedClaim>,
+        spot: &mut Spot,
+        early: Moment,
+        late: Moment,
+        now: Moment,
+    ) -> Moment {
+        let grown_up = now + YOUTH;
+        if *spot == Spot::Nowhere && late > grown_up {
+            *spot = Spot::Young;
+            leased.young_slot.store(self.young.len(), Ordering::Relaxed);
+            self.young.push(Arc::clone(leased));
+            *self.young_until.get_or_insert(grown_up)
+        } else {
+            *spot = Spot::At(late);
+            self.ordered
+                .insert((late, leased.claim.id.serial()), Entry { early, leased: Arc::clone(leased) });
+            late
+        }
+    }
+}
+
+impl Schedule {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a claim where its lease says, taking it from where it was.
+    pub(super) fn put(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell, now: Moment) {
+        let due = leased.due(cell, now);
+        let mut inner = self.inner();
+        inner.remove(leased, cell.spot);
+        let Some((early, late)) = due else {
+            cell.spot = Spot::Nowhere;
+            return;
+        };
+        let wake = inner.add(leased, &mut cell.spot, early, late, now);
+        if inner.sleeps_until.is_none_or(|until| wake < until) {
+            inner.sleeps_until = Some(wake);
+            drop(inner);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes a claim out.
+    pub(super) fn take(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell) {
+        if cell.spot != Spot::Nowhere {
+            self.inner().remove(leased, cell.spot);
+            cell.spot = Spot::Nowhere;
+        }
+    }
+
+    /// The young claims, if it is time to move them. Each is then put where its lease says.
+    pub(super) fn take_grown_up(&self, now: Moment) -> Vec<Arc<LeasedClaim>> {
+        let mut inner = self.inner();
+        if inner.young_until.is_none_or(|until| until > now) {
+            return Vec::new();
+        }
+        inner.young_until = None;
+        std::mem::take(&mut inner.young)
+    }
+
+    /// All claims that have to be looked at now, and those that may ride along.
+    pub(super) fn take_due(&self, now: Moment) -> Vec<(Moment, Arc<LeasedClaim>)> {
+        let mut inner = self.inner();
+        if inner.ordered.first_key_value().is_none_or(|(key, _)| key.0 > now) {
+            return Vec::new();
+        }
+        let ahead = (now + LOOK_AHEAD, u64::MAX);
+        let near = inner.ordered.range(..=ahead).filter(|(key, entry)| key.0 <= now || entry.early <= now);
+        let keys: Vec<_> = near.map(|(key, _)| *key).collect();
+        let taken =
+            keys.into_iter().filter_map(|key| inner.ordered.remove(&key).map(|entry| (key.0, entry.leased)));
+        taken.collect()
+    }
+
+    /// Sleeps until something is due. Says whether to go on.
+    pub(super) async fn sleep(&self, clock: &Clock) -> bool {
+        let next = {
+            let mut inner = self.inner();
+            if inner.closed {
+                return false;
+            }
+            let first = inner.ordered.first_key_value().map(|(key, _)| key.0);
+            inner.sleeps_until = first.into_iter().chain(inner.young_until).min();
+            inner.sleeps_until
+        };
+        let due = async {
+            match next {
+                Some(next) => clock.sleep_towards(next).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.wake.notified() => {}
+            () = due => {}
+        }
+        true
+    }
+
+    /// Ends the keeper.
+    pub(super) fn close(&self) {
+        self.inner().closed = true;
+        self.wake.notify_one();
+    }
+}

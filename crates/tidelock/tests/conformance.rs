@@ -1,0 +1,228 @@
+//! The conformance cases and the comparison with the model, on every store of one list.
+//!
+//! - `TIDELOCK_TEST_BACKEND=memory` runs one store only.
+//! - `TIDELOCK_COMPARE_SEEDS=1000` compares with that many seeds, `17..18` with those.
+//!
+//! A store that cannot do what a case needs shows the case as ignored, with the reason. The trials
+//! below `itself::` run the same on stores with a known mistake, which must be found.
+
+#[path = "conformance/behind.rs"]
+mod behind;
+
+use std::{
+    any::Any,
+    pin::Pin,
+    process::ExitCode,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use behind::{Behind, Mistake, Way};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use tidelock::{
+    backend::{Backend, ClientId},
+    backends::memory::{MemoryBackend, MemoryStore},
+    clock::Clock,
+    testing::{
+        compare,
+        suite::{self, Case, Store, World},
+    },
+};
+use tokio::runtime::{Builder, Runtime};
+
+/// A trial that takes longer hangs.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// How many seeds are compared, and how many operations each stands for.
+const SEEDS: u64 = 48;
+const STEPS: u32 = 300;
+
+/// A thread of this name is expected to panic.
+const EXPECTED: &str = "expected to fail";
+
+type Outcome = Result<Completion, Failed>;
+
+/// How to run trials on a store.
+#[derive(Clone, Copy)]
+struct Stand {
+    name: &'static str,
+    runtime: fn() -> Runtime,
+    /// Called within the runtime, for each trial. A server is started by the first and shared by all.
+    open: fn() -> Arc<dyn Store>,
+}
+
+/// Every store.
+const STANDS: &[Stand] = &[
+    Stand { name: "memory", runtime: paused, open: || Memory::open(Way::Here) },
+    // As a server is: no answer is there at once.
+    Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far) },
+];
+
+/// A runtime whose clock jumps from one timer to the next: no trial waits for real.
+fn paused() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+/// The store in memory, itself or behind something.
+#[derive(Debug)]
+struct Memory {
+    clock: Clock,
+    store: Arc<MemoryStore>,
+    way: Way,
+}
+
+impl Memory {
+    fn open(way: Way) -> Arc<dyn Store> {
+        let clock = Clock::driven(0);
+        let store = MemoryStore::new(clock.clone());
+        Arc::new(Self { clock, store, way })
+    }
+}
+
+impl Store for Memory {
+    fn name(&self) -> &'static str {
+        if self.way == Way::Here { "memory" } else { "memory_far" }
+    }
+
+    fn client(&self, id: ClientId) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send>> {
+        let inner: Arc<dyn Backend> = Arc::new(MemoryBackend::connect(Arc::clone(&self.store), id));
+        let backend = if self.way == Way::Here { inner } else { Arc::new(Behind { inner, way: self.way }) };
+        Box::pin(std::future::ready(backend))
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    fn short_ttl(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
+
+fn main() -> ExitCode {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() != Some(EXPECTED) {
+            hook(panic);
+        }
+    }));
+    let arguments = Arguments::from_args();
+    match trials() {
+        Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+        Err(mistake) => {
+            eprintln!("{mistake}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn trials() -> Result<Vec<Trial>, String> {
+    let seeds = seeds(std::env::var("TIDELOCK_COMPARE_SEEDS").ok().as_deref())?;
+    let wanted = std::env::var("TIDELOCK_TEST_BACKEND").ok();
+    let known: Vec<_> = STANDS.iter().map(|stand| stand.name).collect();
+    if let Some(wanted) = wanted.as_deref().filter(|wanted| !known.contains(wanted)) {
+        return Err(format!(
+            "TIDELOCK_TEST_BACKEND={wanted} names no store; there are: {}",
+            known.join(", ")
+        ));
+    }
+    let mut trials = Vec::new();
+    for stand in STANDS.iter().filter(|stand| wanted.as_deref().is_none_or(|wanted| wanted == stand.name)) {
+        trials.extend(suite::all().into_iter().map(|case| case_trial(*stand, case)));
+        trials.extend(seeds.clone().map(|seed| compare_trial(*stand, seed)));
+    }
+    if wanted.is_none_or(|wanted| wanted == "memory") {
+        trials.extend(Mistake::ALL.into_iter().flat_map(mistake_trials));
+    }
+    Ok(trials)
+}
+
+fn seeds(text: Option<&str>) -> Result<std::ops::Range<u64>, String> {
+    let Some(text) = text else { return Ok(0..SEEDS) };
+    let (from, to) = text.split_once("..").unwrap_or(("0", text));
+    match (from.parse(), to.parse()) {
+        (Ok(from), Ok(to)) => Ok(from..to),
+        _ => {
+            Err(format!("TIDELOCK_COMPARE_SEEDS={text} is neither a number of seeds nor a range like 17..18"))
+        }
+    }
+}
+
+fn case_trial(stand: Stand, case: Case) -> Trial {
+    let name = format!("{}::{}", stand.name, case.id());
+    Trial::ignorable_test(name.clone(), move || {
+        watched(&name, move || (stand.runtime)().block_on(async { run_case((stand.open)(), case).await }))
+    })
+}
+
+fn compare_trial(stand: Stand, seed: u64) -> Trial {
+    let name = format!("{}::compare::seed_{seed}", stand.name);
+    Trial::ignorable_test(name.clone(), move || {
+        watched(&name, move || (stand.runtime)().block_on(async { run_compare((stand.open)(), seed).await }))
+    })
+}
+
+/// A store with a mistake fails a case of the group that is about it, and differs from the model.
+fn mistake_trials(mistake: Mistake) -> Vec<Trial> {
+    let group = mistake.group();
+    let fails = move |case| {
+        let run =
+            move || paused().block_on(async { run_case(Memory::open(Way::Wrong(mistake)), case).await });
+        watched(EXPECTED, run).is_err()
+    };
+    let differs = move |seed| {
+        let run =
+            move || paused().block_on(async { run_compare(Memory::open(Way::Wrong(mistake)), seed).await });
+        watched(EXPECTED, run).is_err()
+    };
+    let by_case = move || {
+        let mut cases = suite::all().into_iter().filter(|case| case.group == group);
+        if cases.any(fails) { Ok(()) } else { Err("no case fails".into()) }
+    };
+    let by_comparison = move || if (0..SEEDS).any(differs) { Ok(()) } else { Err("no seed differs".into()) };
+    vec![
+        Trial::test(format!("itself::{group}_finds::{mistake:?}"), by_case),
+        Trial::test(format!("itself::compare_finds::{mistake:?}"), by_comparison),
+    ]
+}
+
+async fn run_case(store: Arc<dyn Store>, case: Case) -> Outcome {
+    let world = World::open(store, &case.id()).await;
+    if let Err(reason) = (case.needs)(world.abilities()) {
+        return Ok(Completion::ignored_with(reason));
+    }
+    // Where time is paused a case that waits for ever comes here long before the watchdog bites.
+    tokio::time::timeout(10 * WATCHDOG, (case.run)(world)).await.map_err(|_| "it waits for ever")?;
+    Ok(Completion::Completed)
+}
+
+async fn run_compare(store: Arc<dyn Store>, seed: u64) -> Outcome {
+    let world = World::open(store, &format!("compare::seed_{seed}")).await;
+    if !world.abilities().fair {
+        return Ok(Completion::ignored_with("this store does not grant in order of arrival"));
+    }
+    compare::run(&world, seed, STEPS).await?;
+    Ok(Completion::Completed)
+}
+
+/// Runs a trial in a thread of its own: one that hangs fails with its name, and the others go on.
+fn watched(name: &str, trial: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+    let (tell, hear) = mpsc::channel();
+    let work = move || {
+        // Nobody listens only when the watchdog bit.
+        let _ = tell.send(trial());
+    };
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+    match hear.recv_timeout(WATCHDOG) {
+        Ok(outcome) => outcome,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(format!("it hangs: no end after {WATCHDOG:?}").into()),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(thread.join().err().map_or("no outcome".to_owned(), |panic| said(&*panic)).into())
+        }
+    }
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+}
