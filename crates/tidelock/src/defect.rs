@@ -21,6 +21,8 @@ pub enum Defect {
     PlaceKeptAfterCancel,
     /// Engine: a question without an answer is asked again with another id.
     NewIdOnRetry,
+    /// Engine: a question that is given up takes the claim with it, though a push granted it meanwhile.
+    UsedClaimGivenBack,
     /// Engine: a push that is lost is never made up for.
     NoFallback,
     /// Engine: a hand-off inside the process keeps the token.
@@ -49,7 +51,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::LeaseFromReply,
         Self::PushFromArrival,
         Self::DeadlineIgnored,
@@ -57,6 +59,7 @@ impl Defect {
         Self::LateGrantKept,
         Self::PlaceKeptAfterCancel,
         Self::NewIdOnRetry,
+        Self::UsedClaimGivenBack,
         Self::NoFallback,
         Self::TokenKeptOnHandOff,
         Self::TokenFromCounter,

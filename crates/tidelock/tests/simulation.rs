@@ -58,6 +58,7 @@ catches! {
     catches_a_late_grant_that_is_kept: LateGrantKept,
     catches_a_place_that_is_kept_after_cancel: PlaceKeptAfterCancel,
     catches_a_new_id_for_a_repeated_question: NewIdOnRetry,
+    catches_a_claim_in_use_that_is_given_back: UsedClaimGivenBack,
     catches_a_lost_push_without_fallback: NoFallback,
     catches_a_hand_off_that_keeps_the_token: TokenKeptOnHandOff,
     catches_a_token_from_a_local_counter: TokenFromCounter,

@@ -41,6 +41,17 @@ enum Begin<'a> {
     Ask(Arc<LeasedClaim>, Ask),
 }
 
+/// Who is interested in the answer to a question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interest {
+    /// Somebody waits for it.
+    Waits,
+    /// It came by another way, as a push: the claim is in use, or was.
+    Answered,
+    /// Everybody went away.
+    Nobody,
+}
+
 impl Engine {
     /// Acquires, or says `None` when patience ran out.
     pub(crate) async fn acquire(
@@ -215,7 +226,11 @@ impl Engine {
                 Err(_) => Failure::unknown(format!("no answer within {limit:?}")),
             };
             may_be_in_line |= failure.kind == FailureKind::Unknown;
-            if failure.kind == FailureKind::Denied || tries == TRIES || !self.is_still_asking(&leased) {
+            let interest = self.interest_in(&leased);
+            if interest == Interest::Answered && !self.defects.has(Defect::UsedClaimGivenBack) {
+                return;
+            }
+            if failure.kind == FailureKind::Denied || tries == TRIES || interest != Interest::Waits {
                 return self.give_up_asking(&leased, &failure, may_be_in_line);
             }
             tokio::time::sleep(pause_before_retry(tries, leased.claim.ttl)).await;
@@ -229,12 +244,15 @@ impl Engine {
         }
     }
 
-    fn is_still_asking(&self, leased: &LeasedClaim) -> bool {
+    /// Who is interested in the answer to a question by now.
+    fn interest_in(&self, leased: &LeasedClaim) -> Interest {
         let mut shard = self.table.shard(&leased.claim.name);
-        shard
-            .get(&leased.claim.name)
-            .and_then(|line| line.cohort_of(leased))
-            .is_some_and(|cohort| matches!(cohort.phase, Phase::Asking(_)) && cohort.is_wanted())
+        let cohort = shard.get(&leased.claim.name).and_then(|line| line.cohort_of(leased));
+        match cohort {
+            Some(cohort) if !matches!(cohort.phase, Phase::Asking(_)) => Interest::Answered,
+            Some(cohort) if cohort.is_wanted() => Interest::Waits,
+            Some(_) | None => Interest::Nobody,
+        }
     }
 
     /// The store answered.

@@ -266,6 +266,7 @@ mod tests {
     #[test]
     fn every_state_answers_every_event_as_the_table_says() {
         type Event = fn(&mut Lease);
+        type Row = (fn() -> Lease, [State; 6]);
         let renewed: Event = |lease| lease.confirmed(at(3_000), TTL, at(3_200));
         let no_answer: Event = |lease| lease.unanswered(at(3_200));
         let gone: Event = |lease| lease.lose(LossReason::Gone, at(3_200));
@@ -278,7 +279,7 @@ mod tests {
         let (gone_, expired) = (State::Lost(LossReason::Gone), State::Lost(LossReason::Expired));
         let limit = State::Lost(LossReason::MaxHold);
         let events = [renewed, no_answer, gone, late, over_limit, end];
-        let table: [(fn() -> Lease, [State; 6]); 4] = [
+        let table: [Row; 4] = [
             (held, [State::Held, State::Uncertain, gone_, expired, limit, State::Ended]),
             (uncertain, [State::Held, State::Uncertain, gone_, expired, limit, State::Ended]),
             (lost, [gone_; 6]),

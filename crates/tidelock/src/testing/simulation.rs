@@ -19,7 +19,7 @@ use super::{
     rng::Rng,
 };
 use crate::{
-    Guard, Locks, Name,
+    Guard, LockState, Locks, Name,
     backend::{ClientId, Share},
     clock::{Clock, Moment},
     defect::Defects,
@@ -418,8 +418,12 @@ impl Worker {
             left -= step;
             tokio::time::sleep(Duration::from_millis(step)).await;
         }
-        if !guard.is_held() {
-            self.world.seen().outcome.lost += 1;
+        match guard.state() {
+            LockState::Lost => self.world.seen().outcome.lost += 1,
+            LockState::Released => {
+                self.world.breach(format!("given back under its holder: {:?}", guard.token()))
+            }
+            LockState::Held | LockState::Uncertain => {}
         }
         drop(inner);
         if self.rng.chance(300) {

@@ -20,22 +20,22 @@ use tidelock::{
     testing::faulty::{Faults, FaultyStore},
 };
 
-pub const TTL: Duration = Duration::from_secs(30);
+pub(crate) const TTL: Duration = Duration::from_secs(30);
 
 /// A store without faults whose answers take a millisecond or none, in paused time.
-pub fn store(faults: Faults) -> Arc<FaultyStore> {
+pub(crate) fn store(faults: Faults) -> Arc<FaultyStore> {
     FaultyStore::new(1, faults, Clock::driven(0), Defects::NONE)
 }
 
 /// A client of a store, its id, its clock and its calls.
-pub struct Client {
-    pub locks: Locks,
-    pub id: ClientId,
-    pub clock: Clock,
-    pub calls: Arc<Calls>,
+pub(crate) struct Client {
+    pub(crate) locks: Locks,
+    pub(crate) id: ClientId,
+    pub(crate) clock: Clock,
+    pub(crate) calls: Arc<Calls>,
 }
 
-pub fn client(store: &Arc<FaultyStore>, number: u64) -> Client {
+pub(crate) fn client(store: &Arc<FaultyStore>, number: u64) -> Client {
     let (id, clock) = (ClientId::from_u64(number), Clock::driven(0));
     let calls = Arc::new(Calls::default());
     let backend = Counted { inner: store.connect(id), calls: Arc::clone(&calls) };
@@ -44,7 +44,7 @@ pub fn client(store: &Arc<FaultyStore>, number: u64) -> Client {
 }
 
 /// Lets everything that is due happen, without time passing.
-pub async fn settle() {
+pub(crate) async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
@@ -52,15 +52,15 @@ pub async fn settle() {
 
 /// How often each verb was called, and how many claims were renewed.
 #[derive(Debug, Default)]
-pub struct Calls {
-    pub enter: AtomicUsize,
-    pub renew: AtomicUsize,
-    pub renewed: AtomicUsize,
-    pub leave: AtomicUsize,
+pub(crate) struct Calls {
+    pub(crate) enter: AtomicUsize,
+    pub(crate) renew: AtomicUsize,
+    pub(crate) renewed: AtomicUsize,
+    pub(crate) leave: AtomicUsize,
 }
 
 impl Calls {
-    pub fn of(&self, verb: &AtomicUsize) -> usize {
+    pub(crate) fn of(&self, verb: &AtomicUsize) -> usize {
         verb.load(Ordering::SeqCst)
     }
 }
