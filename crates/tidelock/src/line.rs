@@ -14,8 +14,8 @@
 //!    grows even if the line was forgotten in between.
 //! 4. **Identity.** Everything is idempotent by claim id; only an id takes back what it took.
 //! 5. **Owner.** A claim of an owner that holds rides on that hold: it holds at once, with the same
-//!    epoch. The hold ends when the last of them has left. Asking for more than is held is refused:
-//!    it would wait for itself.
+//!    epoch. So do claims that were waiting when their owner became a holder. The hold ends when the
+//!    last of them has left. Asking for more than is held is refused: it would wait for itself.
 //! 6. **Shape.** Sharing claims agree on the capacity while any of them is in line; exclusive claims fit any.
 
 mod places;
@@ -169,9 +169,11 @@ impl Line {
         self.advance(at, effects);
     }
 
-    /// Whether nothing is in line and the next epoch will be larger even if the line is dropped now.
+    /// Whether nobody is in line any more and the next epoch will be larger even if the line is
+    /// dropped now.
     pub fn may_be_forgotten(&self, at: StoreTime) -> bool {
-        self.places.is_empty() && self.last_epoch < at.micros
+        let over = at.lease >= self.earliest && self.places.iter().all(|standee| standee.lapses <= at.lease);
+        (self.places.is_empty() || over) && self.last_epoch < at.micros
     }
 
     /// What people see of it. Lapsed claims are left out.
@@ -272,6 +274,24 @@ impl Line {
             let claim = Arc::clone(&self.places.at(self.held).claim);
             let epoch = self.promote_next(at);
             effects.push(Effect { id: claim.id, what: What::Granted(self.grant(&claim, epoch)) });
+            if claim.owner.is_some() {
+                self.take_along(&claim, epoch, at, effects);
+            }
+        }
+    }
+
+    /// Claims of an owner that wait behind others ride on what it just got: they would wait for their
+    /// own owner.
+    fn take_along(&mut self, holder: &Claim, epoch: u64, at: StoreTime, effects: &mut Vec<Effect>) {
+        for index in self.held..self.places.len() {
+            let claim = Arc::clone(&self.places.at(index).claim);
+            if claim.owner == holder.owner && holder.share.covers(claim.share) {
+                let mut standee = self.places.remove(index);
+                standee.hold = Some(Hold { epoch, since: at.lease, rides: true });
+                self.places.insert(self.held, standee);
+                self.held += 1;
+                effects.push(Effect { id: claim.id, what: What::Granted(self.grant(&claim, epoch)) });
+            }
         }
     }
 

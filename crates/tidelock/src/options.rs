@@ -81,6 +81,7 @@ impl Options {
             auto_renew: self.auto_renew,
             max_hold: self.max_hold,
             label: &self.label,
+            store_reenters: abilities.reentry,
         })
     }
 

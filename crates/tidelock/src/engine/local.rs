@@ -100,8 +100,8 @@ impl LocalLine {
 
     /// The cohort that a request may join or stand behind.
     pub(super) fn cohort_for(&mut self, request: &Request<'_>) -> Option<&mut Cohort> {
-        if request.owner.is_some() {
-            // What an owner holds it holds for all that is covered by it.
+        if request.owner.is_some() && !request.store_reenters {
+            // Nobody but us can let it in: what an owner holds it holds for all that is covered.
             let holding = self.cohorts.iter().position(|cohort| {
                 let claim = &cohort.leased.claim;
                 claim.owner.as_ref() == request.owner && cohort.holds() && claim.share.covers(request.share)
@@ -136,9 +136,15 @@ impl LocalLine {
 ///
 /// Readers and permits are held by several processes at once. If a process gave its own share to
 /// a newcomer, that one would get a token smaller than a share that another process got before.
+///
+/// Guards of one owner share a claim if they asked for the same: then re-entry costs no message.
+/// One with a limit of its own enters the store's line with a claim of its own and rides there.
 fn stands_alone(request: &Request<'_>) -> bool {
-    // A lease that is not renewed is worth less to the next.
-    request.owner.is_none() && (request.share != Share::Exclusive || !request.auto_renew)
+    match request.owner {
+        Some(_) => request.max_hold.is_some() && request.store_reenters,
+        // A lease that is not renewed is worth less to the next.
+        None => request.share != Share::Exclusive || !request.auto_renew,
+    }
 }
 
 /// Where a cohort's claim is.

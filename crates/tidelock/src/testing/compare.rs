@@ -59,10 +59,7 @@ impl std::error::Error for Difference {}
 /// not know who is next. Permits, owners and pushes are left out where the store has none.
 ///
 /// # Errors
-/// The first difference.
-///
-/// # Panics
-/// If the store does not answer.
+/// The first difference. A store that does not answer is a panic.
 pub async fn run(world: &World, seed: u64, steps: u32) -> Result<(), Difference> {
     let mut play = Play::new(world, seed).await;
     for step in 0..=steps {
@@ -237,7 +234,6 @@ impl<'a> Play<'a> {
                 batch.push(index);
             }
         }
-        // The order in a batch is not the order of arrival.
         if self.rng.chance(500) {
             batch.reverse();
         }

@@ -256,8 +256,11 @@ impl FaultyStore {
         let before = line.len();
         line.reap(at, &mut effects);
         state.lapsed += before - line.len();
+        // Looked at twice: who got the lock because others lapsed may leave in the same breath.
+        let mut watched = state.order.look(&line.look(name, at));
         let answer = change(line, at, &mut effects);
-        if let Err(overtaken) = state.order.look(&line.look(name, at)) {
+        watched = watched.and_then(|()| state.order.look(&line.look(name, at)));
+        if let Err(overtaken) = watched {
             state.overtaken.get_or_insert(overtaken);
         }
         for effect in effects {

@@ -37,12 +37,20 @@ impl OrderWatch {
         seen.arrived.retain(|id, _| here.contains(id));
         seen.riders.retain(|id| here.contains(id));
         for claim in all() {
-            let Entry::Vacant(newcomer) = seen.arrived.entry(claim.id) else { continue };
-            self.arrivals += 1;
-            newcomer.insert(self.arrivals);
-            // On the hold of an owner that was there already: that is no new grant.
-            let shared = view.holders.iter().any(|h| h.epoch == claim.epoch && h.id != claim.id);
-            if claim.epoch.is_some_and(|epoch| epoch <= seen.largest_epoch || shared) {
+            if let Entry::Vacant(newcomer) = seen.arrived.entry(claim.id) {
+                self.arrivals += 1;
+                newcomer.insert(self.arrivals);
+                // On the hold of an owner that was there already: that is no new grant.
+                if claim.epoch.is_some_and(|epoch| epoch <= seen.largest_epoch) {
+                    seen.riders.insert(claim.id);
+                }
+            }
+        }
+        // Of those who hold together the first got the lock, and the others came along.
+        for claim in &view.holders {
+            let together = view.holders.iter().filter(|other| other.epoch == claim.epoch);
+            let first = together.min_by_key(|other| seen.arrived.get(&other.id));
+            if first.is_some_and(|first| first.id != claim.id) {
                 seen.riders.insert(claim.id);
             }
         }

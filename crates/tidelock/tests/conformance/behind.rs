@@ -191,7 +191,7 @@ impl Backend for Behind {
         let why = if self.does(Mistake::EvictionSilent) { Leave::Done } else { why };
         Call::later(async move {
             this.travel().await;
-            if !this.does(Mistake::LeaveForgotten) || id.serial() % 3 != 0 {
+            if !this.does(Mistake::LeaveForgotten) || !id.serial().is_multiple_of(3) {
                 this.inner.leave(&name, id, why).await?;
             }
             this.travel().await;

@@ -13,7 +13,7 @@ use tidelock::{
 };
 
 pub(crate) fn name() -> Name {
-    Name::new("line").unwrap()
+    Name::new("line").expect("a name")
 }
 
 /// What obeys the rules.
@@ -93,6 +93,21 @@ impl Naive {
             self.last_epoch = epoch;
             self.spots[next].hold = Some((epoch, at.lease));
             effects.push(Effect { id: claim.id, what: What::Granted(self.grant(&claim, epoch)) });
+            // Whatever else the owner waits for comes along.
+            let rides = |spot: &Spot| {
+                claim.owner.is_some()
+                    && spot.hold.is_none()
+                    && spot.claim.owner == claim.owner
+                    && claim.share.covers(spot.claim.share)
+            };
+            while let Some(index) = self.spots.iter().position(rides) {
+                let mut rider = self.spots.remove(index);
+                rider.hold = Some((epoch, at.lease));
+                let rider_claim = Arc::clone(&rider.claim);
+                self.spots.insert(self.held(), rider);
+                let grant = self.grant(&rider_claim, epoch);
+                effects.push(Effect { id: rider_claim.id, what: What::Granted(grant) });
+            }
         }
     }
 
@@ -117,14 +132,12 @@ impl Rules for Naive {
         let lapses = at.lease + claim.ttl;
         let spot = |hold| Spot { id: claim.id, claim: Arc::clone(claim), since: at.lease, lapses, hold };
         let held = self.held();
-        let own: Vec<_> = self.spots[..held]
-            .iter()
-            .filter(|holder| claim.owner.is_some() && holder.claim.owner == claim.owner)
-            .collect();
-        if let Some(epoch) = own.iter().find(|o| o.claim.share.covers(claim.share)).map(|o| o.hold.unwrap().0)
-        {
-            self.spots.insert(held, spot(Some((epoch, at.lease))));
-            return Entered::Held(self.grant(claim, epoch));
+        let owners = |holder: &&Spot| claim.owner.is_some() && holder.claim.owner == claim.owner;
+        let own: Vec<_> = self.spots[..held].iter().filter(owners).collect();
+        if let Some(covering) = own.iter().find(|holder| holder.claim.share.covers(claim.share)) {
+            let hold = covering.hold.map(|(epoch, _)| (epoch, at.lease));
+            self.spots.insert(held, spot(hold));
+            return Entered::Held(self.grant(claim, hold.map_or(0, |(epoch, _)| epoch)));
         }
         if let Some(too_small) = own.last() {
             return Entered::Refused(Refusal::Upgrade(too_small.claim.share));

@@ -32,7 +32,7 @@ pub(crate) enum Answer {
     Nothing,
 }
 
-/// One of the shares of a kind: reads, permits, mutex, or anything.
+/// One of the shares of a kind: reads and writes, permits, writes, anything, or reads.
 pub(crate) fn share(kind: u8) -> impl Strategy<Value = Share> {
     any::<u64>().prop_map(move |number| Dice(number).share(kind))
 }
@@ -56,6 +56,7 @@ impl Dice {
     fn share(&mut self, kind: u8) -> Share {
         let permits = |n: u64, of| Share::Permits { n: n as u32 + 1, of };
         match (kind, self.roll(8)) {
+            (4, _) => Share::Shared,
             (2, _) | (_, 0) | (0 | 3, 1) => Share::Exclusive,
             (1, _) | (3, 4 | 5) => permits(self.roll(5), 5),
             (3, 6 | 7) => permits(self.roll(3), 3),
@@ -83,7 +84,7 @@ impl Dice {
 
 /// Lines that grow long and shrink again, of one kind of claims or of all.
 pub(crate) fn long_lines(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    (0..4_u8).prop_flat_map(move |kind| {
+    (0..5_u8).prop_flat_map(move |kind| {
         let grow = prop::collection::vec(op(kind, 20), 0..most);
         let shrink = prop::collection::vec(op(kind, 2), 0..most / 2);
         (grow, shrink).prop_map(|(grow, shrink)| grow.into_iter().chain(shrink).collect())
@@ -92,7 +93,7 @@ pub(crate) fn long_lines(most: usize) -> impl Strategy<Value = Vec<Op>> {
 
 /// Lines that are empty every now and then.
 pub(crate) fn short_lines(most: usize) -> impl Strategy<Value = Vec<Op>> {
-    (0..4_u8).prop_flat_map(move |kind| prop::collection::vec(op(kind, 3), 0..most))
+    (0..5_u8).prop_flat_map(move |kind| prop::collection::vec(op(kind, 3), 0..most))
 }
 
 /// All shares of a kind.
@@ -133,7 +134,7 @@ impl<R: Rules> Player<R> {
             id: ClaimId::new(ClientId::from_u64(1), self.claims.len() as u64),
             name: name(),
             share,
-            owner: owner.map(|owner| Owner::new(&format!("owner-{owner}")).unwrap()),
+            owner: owner.map(|owner| Owner::new(&format!("owner-{owner}")).expect("an owner")),
             ttl: Duration::from_millis(ttl),
             label: "test".into(),
         });
@@ -170,6 +171,12 @@ impl<R: Rules> Player<R> {
         // Mostly those that came last: the others have left long ago.
         let of = self.claims.len();
         (of > 0).then(|| Arc::clone(&self.claims[of - 1 - pick % of.min(200)]))
+    }
+
+    pub(crate) fn play_all(&mut self, ops: &[Op]) {
+        for op in ops {
+            self.play(op);
+        }
     }
 
     /// Plays one operation.

@@ -16,6 +16,7 @@ super::cases! { "cancel":
     free_lock_dropped_after_any_number_of_polls_leaves_nothing,
     busy_lock_dropped_after_any_number_of_polls_leaves_nothing,
     try_dropped_after_any_number_of_polls_leaves_nothing,
+    lock_dropped_after_any_time_leaves_nothing,
     lock_dropped_at_any_moment_of_a_hand_over_leaves_nothing,
     read_dropped_at_any_moment_of_a_hand_over_leaves_nothing,
     permits_dropped_at_any_moment_of_a_hand_over_leave_nothing(permits),
@@ -48,23 +49,36 @@ async fn polled<T>(times: u32, work: impl Future<Output = T> + Send) -> Option<T
     .await
 }
 
-/// Runs a future for so many turns of the runtime, then drops it.
-async fn for_turns<T>(turns: u32, work: impl Future<Output = T> + Send) -> Option<T> {
-    let turn = async {
+/// For how long something runs before it is dropped: turns of the runtime, then time.
+#[derive(Clone, Copy)]
+struct Span(u32, Duration);
+
+/// Ever longer: each of the first turns, then fewer, far enough for a server to answer, then for one
+/// that has to be asked.
+fn ever_longer() -> impl Iterator<Item = Span> {
+    let turns = std::iter::successors(Some(0), |turns| Some(turns + 1 + turns / 8));
+    let times = (0..13).map(|power| Duration::from_millis(1 << power));
+    turns
+        .take_while(|turns| *turns < 2_000)
+        .map(|turns| Span(turns, Duration::ZERO))
+        .chain(times.map(|t| Span(0, t)))
+}
+
+/// Runs a future for so long, then drops it.
+async fn run_for<T>(Span(turns, time): Span, work: impl Future<Output = T> + Send) -> Option<T> {
+    let end = async {
         for _ in 0..turns {
             tokio::task::yield_now().await;
+        }
+        if !time.is_zero() {
+            tokio::time::sleep(time).await;
         }
     };
     tokio::select! {
         biased;
         done = work => Some(done),
-        () = turn => None,
+        () = end => None,
     }
-}
-
-/// Ever more turns: each of the first ones, then fewer, far enough for a server to answer.
-fn ever_more_turns() -> impl Iterator<Item = u32> {
-    std::iter::successors(Some(0), |turns| Some(turns + 1 + turns / 8)).take_while(|turns| *turns < 200_000)
 }
 
 /// A newcomer gets the lock long before any lease could lapse, and then nothing is left.
@@ -120,12 +134,31 @@ async fn try_dropped_after_any_number_of_polls_leaves_nothing(world: World) {
     }
 }
 
+async fn lock_dropped_after_any_time_leaves_nothing(world: World) {
+    let [one, other, newcomer] = world.clients().await;
+    let name = world.name("lock");
+    for patience in 0..16 {
+        for released_after in [0, 5, 10] {
+            let held = one.mutex(&name).lock().await.unwrap();
+            let mutex = other.mutex(&name);
+            let patience = Duration::from_millis(patience);
+            let waits =
+                world.spawn(async move { tokio::time::timeout(patience, mutex.lock()).await.map(drop) });
+            tokio::time::sleep(Duration::from_millis(released_after)).await;
+            held.release().await.unwrap();
+            // Whether it came in time is not the question.
+            drop(waits.await);
+            nothing_is_left(&world, &newcomer, &name).await;
+        }
+    }
+}
+
 /// A lock changes hands, and whoever should get it goes away at every moment of that.
 async fn hand_over(world: &World, waits_in_store: bool, ask: fn(&Locks, &str) -> Asking) {
     let [one, other, newcomer] = world.clients().await;
     let name = world.name("lock");
     let waiter = if waits_in_store { &other } else { &one };
-    for turns in ever_more_turns() {
+    for span in ever_longer() {
         let held = one.mutex(&name).lock().await.unwrap();
         let mut asking = ask(waiter, &name);
         assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -133,7 +166,7 @@ async fn hand_over(world: &World, waits_in_store: bool, ask: fn(&Locks, &str) ->
             world.until_waiting(&name, 1).await;
         }
         held.release().await.unwrap();
-        let done = for_turns(turns, asking).await.is_some();
+        let done = run_for(span, asking).await.is_some();
         nothing_is_left(world, &newcomer, &name).await;
         if done {
             return;

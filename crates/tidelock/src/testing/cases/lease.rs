@@ -10,6 +10,7 @@ super::cases! { "lease":
     lock_of_a_dead_client_goes_to_whoever_waits,
     lapsed_waiter_is_passed_over,
     lapsed_claims_are_not_shown,
+    whoever_stands_behind_a_lapsed_claim_is_shown,
     repeated_enter_begins_the_lease_anew,
     renewal_begins_the_lease_anew,
     becoming_a_holder_does_not_prolong_the_lease,
@@ -63,6 +64,19 @@ async fn lapsed_claims_are_not_shown(world: World) {
     client.hold(&client.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
     world.let_short_leases_lapse().await;
     assert_eq!(world.seen(&name).await, None);
+}
+
+async fn whoever_stands_behind_a_lapsed_claim_is_shown(world: World) {
+    let [one, other] = world.backends().await;
+    let name = world.name("lock");
+    one.hold(&one.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
+    let next = other.claim(&name, Share::Exclusive);
+    other.stand(&next).await;
+    world.let_short_leases_lapse().await;
+    // A store moves the line by itself or when it is asked: as a holder or as one who waits.
+    let view = world.seen(&name).await.expect("one is in line");
+    let shown: Vec<_> = view.holders.iter().chain(&view.waiters).map(|claim| claim.id).collect();
+    assert_eq!(shown, [next.id]);
 }
 
 async fn repeated_enter_begins_the_lease_anew(world: World) {
