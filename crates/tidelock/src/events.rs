@@ -10,12 +10,19 @@
 //! | `tidelock_lost_total` | counter | `store`, `reason` = `expired`, `gone`, `max_hold`, `closed` |
 //! | `tidelock_listening_failed_total` | counter | `store` |
 //!
-//! Events go to `tracing` with the target `tidelock`: losses as errors, failed renewals and failed
-//! listening as warnings, the rest at the level `debug` or `trace`.
+//! Spans and events go to `tracing` with the target `tidelock`: losses as errors, failed renewals and
+//! failed listening as warnings, the rest at the level `debug` or `trace`.
+//!
+//! | span | around |
+//! |---|---|
+//! | `wait` (`store`, `lock`) | waiting in line |
+//! | `run` (`lock`, `token`) | the work of `run` |
 
 use std::time::Duration;
 
-use crate::{backend::Failure, error::LossReason, name::Name};
+use tracing::Span;
+
+use crate::{backend::Failure, error::LossReason, name::Name, token::Token};
 
 const TARGET: &str = "tidelock";
 
@@ -29,6 +36,16 @@ macro_rules! count {
 #[cfg(not(feature = "metrics"))]
 macro_rules! count {
     ($($ignored:tt)*) => {};
+}
+
+/// Waiting in line.
+pub(crate) fn waiting(store: &'static str, name: &Name) -> Span {
+    tracing::debug_span!(target: TARGET, "wait", store, lock = %name)
+}
+
+/// The work of `run`.
+pub(crate) fn running(name: &Name, token: Token) -> Span {
+    tracing::debug_span!(target: TARGET, "run", lock = %name, token = token.get())
 }
 
 /// An acquire came to its end: it holds, it does not, or it failed.

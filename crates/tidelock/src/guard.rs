@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::{
     engine::{Held, HeldView, State},
     error::{Error, Result},
+    events,
     name::Name,
     token::Token,
 };
@@ -120,7 +123,7 @@ impl Guard {
         let done = tokio::select! {
             biased;
             why = self.lost() => return Err(why),
-            done = work(self.holding()) => done,
+            done = work(self.holding()).instrument(events::running(self.name(), self.token())) => done,
         };
         match self.release().await {
             Err(error) if error.is_lost() => Err(error),

@@ -8,6 +8,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::sync::oneshot::{self, error::TryRecvError};
+use tracing::Instrument;
 
 use super::{
     Engine,
@@ -67,7 +68,10 @@ impl Engine {
             begun => begun,
         };
         let outcome = match begun {
-            Ok(Begin::Wait(waiting)) => waiting.with_patience(patience).await,
+            Ok(Begin::Wait(waiting)) => {
+                let span = events::waiting(self.store(), request.name);
+                waiting.with_patience(patience).instrument(span).await
+            }
             Ok(Begin::Done(outcome)) => Ok(outcome),
             Ok(Begin::Closed) => Err(Error::closed(request.name)),
             Ok(Begin::Ask(..)) => unreachable!("whatever was to be asked was asked"),
