@@ -16,6 +16,7 @@
 //! ```
 
 use std::{
+    ops::Deref,
     pin::pin,
     sync::OnceLock,
     task::{Context, Waker},
@@ -26,8 +27,8 @@ use tokio::runtime::{Builder, Handle};
 
 use crate::{
     backend::{ClaimId, LockView},
+    engine::Holding,
     error::{Error, Result},
-    guard::LockState,
     multi, mutex,
     name::Name,
     options::option_methods,
@@ -242,32 +243,15 @@ impl Semaphore {
 #[derive(Debug)]
 pub struct Guard(crate::Guard);
 
+impl Deref for Guard {
+    type Target = Holding;
+
+    fn deref(&self) -> &Holding {
+        &self.0
+    }
+}
+
 impl Guard {
-    /// The lock's name.
-    pub fn name(&self) -> &Name {
-        self.0.name()
-    }
-
-    /// The fencing token.
-    pub fn token(&self) -> Token {
-        self.0.token()
-    }
-
-    /// Whether it is held now. Reads the clock each time.
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// How sure that is.
-    pub fn state(&self) -> LockState {
-        self.0.state()
-    }
-
-    /// For how long it may be relied on if no renewal comes.
-    pub fn valid_for(&self) -> Duration {
-        self.0.valid_for()
-    }
-
     /// Calls back, on the background thread, when the lock is lost; never if it is released before.
     pub fn on_lost(&self, tell: impl FnOnce(Error) + Send + 'static) {
         let over = self.0.over();

@@ -47,8 +47,9 @@ mod token;
 
 pub use self::{
     client::Locks,
+    engine::{Holding, LockState},
     error::{Error, ErrorKind, LossReason, Result},
-    guard::{Guard, Holding, LockState},
+    guard::Guard,
     multi::{Guards, Multi},
     mutex::Mutex,
     name::{MAX_NAME_BYTES, Name},

@@ -118,7 +118,7 @@ impl Guards {
 
     /// Whether all are held now.
     pub fn is_held(&self) -> bool {
-        self.0.iter().all(Guard::is_held)
+        self.0.iter().all(|guard| guard.is_held())
     }
 
     /// Resolves with the reason when the first of them is lost.

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    backend::Share,
-    error::Result,
-    guard::{Guard, Holding},
-    handle::Handle,
-    options::option_methods,
+    backend::Share, engine::Holding, error::Result, guard::Guard, handle::Handle, options::option_methods,
 };
 
 /// A lock with one holder at a time.

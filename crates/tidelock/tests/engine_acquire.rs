@@ -11,23 +11,9 @@ use std::{
     time::Duration,
 };
 
-use common::{TTL, client, settle, store};
+use common::{INSTANT, SLOW, TTL, client, settle, store};
 use tidelock::{Locks, testing::faulty::Faults};
 use tokio::time::{Instant, sleep, timeout};
-
-/// Answers take a millisecond or two each way.
-const SLOW: Faults = Faults {
-    instant: 0,
-    delay_ms: 2,
-    long: 0,
-    long_ms: 0,
-    lost_question: 0,
-    lost_answer: 0,
-    doubled: 0,
-    lost_push: 0,
-    doubled_push: 0,
-};
-const INSTANT: Faults = Faults { instant: 1_000, ..SLOW };
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_asked_for_again_and_takes_one_place() {

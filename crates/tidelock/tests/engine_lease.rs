@@ -6,21 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{TTL, client, settle, store};
-use tidelock::{LockState, testing::faulty::Faults};
+use common::{INSTANT, TTL, client, settle, store};
+use tidelock::LockState;
 use tokio::time::{Instant, sleep};
-
-const INSTANT: Faults = Faults {
-    instant: 1_000,
-    delay_ms: 1,
-    long: 0,
-    long_ms: 0,
-    lost_question: 0,
-    lost_answer: 0,
-    doubled: 0,
-    lost_push: 0,
-    doubled_push: 0,
-};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_kept_for_as_long_as_its_guard_lives() {

@@ -18,7 +18,7 @@ use crate::{
 
 /// A hold, or one hand of it where several hold together. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Held(Arc<Hand>);
+pub(crate) struct Held(Holding);
 
 /// One pair of hands on a claim.
 #[derive(Debug)]
@@ -44,39 +44,23 @@ impl Held {
             Token::new(epoch, hand_off)
         };
         let (engine, leased) = (Arc::clone(engine), Arc::clone(leased));
-        Self(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) }))
+        Self(Holding(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) })))
     }
 
     /// Forgets about the hold without giving it back: somebody else has it.
     pub(super) fn defuse(self) {
-        self.0.grip.store(RELEASED, Ordering::Release);
+        self.0.0.grip.store(RELEASED, Ordering::Release);
     }
 
-    /// A look at the hold that outlives it.
-    pub(crate) fn view(&self) -> HeldView {
-        HeldView(Arc::clone(&self.0))
-    }
-
-    pub(crate) fn name(&self) -> &Name {
-        &self.0.leased.claim.name
-    }
-
-    pub(crate) fn token(&self) -> Token {
-        self.0.token
-    }
-
-    pub(crate) fn state(&self) -> State {
-        self.0.state()
-    }
-
-    pub(crate) fn valid_for(&self) -> Duration {
-        self.0.valid_for()
+    pub(crate) fn holding(&self) -> &Holding {
+        &self.0
     }
 
     /// Gives it back and waits until the store or the next task of this process has it.
     pub(crate) async fn release(self) -> Result<()> {
-        let Hand { engine, leased, .. } = &*self.0;
-        match self.0.let_go() {
+        let hand = &self.0.0;
+        let Hand { engine, leased, .. } = &**hand;
+        match hand.let_go() {
             LetGo::Kept => Ok(()),
             LetGo::Lost(reason) => Err(engine.loss_of(leased, reason)),
             LetGo::Leave => engine.give_back(leased).await,
@@ -86,7 +70,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let hand = &*self.0;
+        let hand = &*self.0.0;
         if hand.grip.load(Ordering::Acquire) == HOLDING && matches!(hand.let_go(), LetGo::Leave) {
             hand.engine.give_back_later(Arc::clone(&hand.leased));
         }
@@ -126,31 +110,90 @@ impl Hand {
     }
 }
 
-/// What can be known about a hold without holding it.
+/// What can be known about a lock that is held, by whoever holds it and by the work under it.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldView(Arc<Hand>);
+pub struct Holding(Arc<Hand>);
 
-impl HeldView {
-    pub(crate) fn name(&self) -> &Name {
+impl Holding {
+    /// The lock's name.
+    pub fn name(&self) -> &Name {
         &self.0.leased.claim.name
     }
 
-    pub(crate) fn token(&self) -> Token {
+    /// The fencing token: larger than that of every earlier holder.
+    pub fn token(&self) -> Token {
         self.0.token
     }
 
-    pub(crate) fn state(&self) -> State {
-        self.0.state()
+    /// Whether it is held now. Reads the clock each time.
+    pub fn is_held(&self) -> bool {
+        matches!(self.state(), LockState::Held | LockState::Uncertain)
     }
 
-    pub(crate) fn valid_for(&self) -> Duration {
+    /// How sure that is.
+    pub fn state(&self) -> LockState {
+        match self.0.state() {
+            State::Held => LockState::Held,
+            State::Uncertain => LockState::Uncertain,
+            State::Lost(_) => LockState::Lost,
+            State::Ended => LockState::Released,
+        }
+    }
+
+    /// For how long it may be relied on if no renewal comes; zero when it is lost.
+    pub fn valid_for(&self) -> Duration {
         self.0.valid_for()
     }
 
-    /// Resolves when the lock is lost, or with nothing when it was given back.
-    pub(crate) async fn lost(self) -> Option<Error> {
-        let Hand { engine, leased, .. } = &*self.0;
-        let reason = leased.lost(|| self.0.is_released(), || engine.clock.now()).await?;
-        Some(engine.loss_of(leased, reason))
+    /// Resolves with the reason when the lock is lost; never while it is held, nor after it was given back.
+    ///
+    /// ```
+    /// # async fn work() {}
+    /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # rt.block_on(async {
+    /// let locks = tidelock::Locks::connect("memory:").await?;
+    /// let guard = locks.mutex("report").lock().await?;
+    /// tokio::select! {
+    ///     () = work() => guard.release().await?,
+    ///     why = guard.lost() => eprintln!("stopped: {why}"),
+    /// }
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future; it may be made again.
+    pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<> {
+        let over = self.over();
+        async move {
+            match over.await {
+                Some(why) => why,
+                // Given back: there is nothing left to lose.
+                None => std::future::pending().await,
+            }
+        }
     }
+
+    /// Resolves with the reason when the lock is lost, or with nothing when it was given back.
+    pub(crate) fn over(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
+        let hand = Arc::clone(&self.0);
+        async move {
+            let Hand { engine, leased, .. } = &*hand;
+            let reason = leased.lost(|| hand.is_released(), || engine.clock.now()).await?;
+            Some(engine.loss_of(leased, reason))
+        }
+    }
+}
+
+/// How sure a holder may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockState {
+    /// The store confirmed it, and the lease runs.
+    Held,
+    /// The last renewal was not answered. The lease still runs; it is tried again until its end.
+    Uncertain,
+    /// It is over: stop work that needs it.
+    Lost,
+    /// It was given back.
+    Released,
 }

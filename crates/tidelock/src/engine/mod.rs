@@ -37,9 +37,10 @@ use std::{
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use self::held::{Holding, LockState};
 pub(crate) use self::{
-    held::{Held, HeldView},
-    lease::{State, usable},
+    held::Held,
+    lease::usable,
     request::{Patience, Request},
 };
 use self::{

@@ -22,6 +22,21 @@ use tidelock::{
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
 
+/// Answers take a millisecond or two each way.
+pub(crate) const SLOW: Faults = Faults {
+    instant: 0,
+    delay_ms: 2,
+    long: 0,
+    long_ms: 0,
+    lost_question: 0,
+    lost_answer: 0,
+    doubled: 0,
+    lost_push: 0,
+    doubled_push: 0,
+};
+/// Answers are there at once.
+pub(crate) const INSTANT: Faults = Faults { instant: 1_000, ..SLOW };
+
 /// A store without faults whose answers take a millisecond or none, in paused time.
 pub(crate) fn store(faults: Faults) -> Arc<FaultyStore> {
     FaultyStore::new(1, faults, Clock::driven(0), Defects::NONE)

@@ -61,7 +61,7 @@ async fn hold(url: &str) -> Result<Held, String> {
     let start = processor_time();
     tokio::time::sleep(WATCH).await;
     let worked = processor_time().saturating_sub(start);
-    if !guards.iter().all(Guard::is_held) {
+    if !guards.iter().all(|guard| guard.is_held()) {
         return Err("a lock was lost while it was measured".to_owned());
     }
     Ok(Held {
