@@ -92,11 +92,11 @@ impl Engine {
                 self.granted(&leased.claim.name, leased.claim.id, grant, Some(asked), now)
             }
             (None, Standing::Gone) => self.place_lost(leased),
-            (Some(held), Standing::Held(grant)) if held.epoch == grant.epoch => {
+            (Some((held, _)), Standing::Held(grant)) if held.epoch == grant.epoch => {
                 leased.renewed(grant, asked, now, &self.schedule);
             }
             // The answer was under way before the grant was: old news.
-            (Some(held), Standing::Waiting(_)) if leased.held_since().is_some_and(|since| asked <= since) => {
+            (Some((held, since)), Standing::Waiting(_)) if asked <= since => {
                 leased.renewed(held, asked, now, &self.schedule);
             }
             (Some(_), Standing::Gone) if self.defects.has(Defect::GoneIgnored) => {

@@ -72,14 +72,9 @@ impl LeasedClaim {
         self.cell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The grant, if it holds or held.
-    pub(crate) fn grant(&self) -> Option<Grant> {
-        self.cell().held.map(|(grant, _)| grant)
-    }
-
-    /// When the grant became known here.
-    pub(super) fn held_since(&self) -> Option<Moment> {
-        self.cell().held.map(|(_, since)| since)
+    /// The grant, if it holds or held, and when that became known here.
+    pub(super) fn grant(&self) -> Option<(Grant, Moment)> {
+        self.cell().held
     }
 
     pub(crate) fn state(&self, now: Moment) -> State {
@@ -90,10 +85,13 @@ impl LeasedClaim {
         self.cell().lease.deadline()
     }
 
-    /// How it stands, and until when.
-    pub(super) fn standing(&self, now: Moment) -> (State, Moment) {
+    /// Whether the next of this process would get a lock worth having: the grant and when it became
+    /// known, if so. With a part of the lease gone and no answer, it would be nearly lost.
+    pub(super) fn healthy_grant(&self, now: Moment) -> Option<(Grant, Moment)> {
         let mut cell = self.cell();
-        (cell.lease.state(now), cell.lease.deadline())
+        let healthy = cell.lease.state(now) == State::Held;
+        let healthy = healthy && cell.lease.deadline().since(now) > cell.lease.ttl() / 3;
+        cell.held.filter(|_| healthy)
     }
 
     /// For which reason it is lost; if nobody knows, the store does not know it.

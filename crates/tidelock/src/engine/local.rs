@@ -328,14 +328,8 @@ impl Cohort {
         self.leased.claim.owner.is_some()
     }
 
-    /// Whether the process may keep the lock for one more of its own.
-    pub(super) fn may_hand_off(&self, now: Moment) -> bool {
-        let Some(grant) = self.leased.grant() else {
-            return false;
-        };
-        let Some(since) = self.leased.held_since() else {
-            return false;
-        };
+    /// Whether the process may keep what was granted at `since` for one more of its own.
+    pub(super) fn may_hand_off(&self, (grant, since): (Grant, Moment), now: Moment) -> bool {
         let (times, time) = if grant.waiting == 0 { ALONE } else { OTHERS_WAIT };
         self.hand_off.unwrap_or(0) < times && now.since(since) < time
     }

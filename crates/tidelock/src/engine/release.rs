@@ -73,12 +73,13 @@ impl Engine {
 
     /// Hands a claim on to the next task of this process, if that may be. Says whether it was.
     fn hand_on(self: &Arc<Self>, cohort: &mut Cohort, passes: bool, now: Moment) -> bool {
-        let (state, deadline) = cohort.leased.standing(now);
-        // With a part of the lease gone and no answer, the next would get a lock that is nearly lost.
-        let healthy = state == State::Held && deadline.since(now) > cohort.leased.claim.ttl / 3;
-        let healthy = healthy || self.defects.has(Defect::HandOffOfLost);
-        let bounded = cohort.may_hand_off(now) && !passes || self.defects.has(Defect::HandOffForEver);
-        healthy && bounded && self.hand_out(cohort, now)
+        let healthy = match cohort.leased.healthy_grant(now) {
+            None if self.defects.has(Defect::HandOffOfLost) => cohort.leased.grant(),
+            healthy => healthy,
+        };
+        let Some(grant) = healthy else { return false };
+        let bounded = cohort.may_hand_off(grant, now) && !passes || self.defects.has(Defect::HandOffForEver);
+        bounded && self.hand_out(cohort, now)
     }
 
     /// The store made a claim a holder: in answer to what was asked at `asked`, or unasked.
