@@ -33,6 +33,7 @@ impl Locks {
     ///
     /// | URL | store |
     /// |---|---|
+    /// | `file:`, `file:/path`, a path | this machine: files in the user's directory or another (feature `file`, on by default, Unix) |
     /// | `memory:` | this process, a store of its own for each connection |
     /// | `memory:NAME` | this process, shared by all connections with this name |
     ///

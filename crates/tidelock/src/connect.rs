@@ -10,10 +10,14 @@ use crate::{
 };
 
 /// The schemes that this build knows.
-const SCHEMES: &[&str] = &["memory"];
+const SCHEMES: &[&str] = if cfg!(all(unix, feature = "file")) { &["file", "memory"] } else { &["memory"] };
 
 /// Connects the store of a URL on behalf of a client.
 pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    // A path is a store in files, taken as it is.
+    if url.starts_with(['/', '.']) {
+        return file(url, true, client);
+    }
     // Only the scheme is ever shown: the rest may hold a password.
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(Error::invalid_url(format!(
@@ -22,6 +26,7 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         )));
     };
     match scheme {
+        "file" => file(rest, false, client),
         "memory" => memory(rest, client),
         other => Err(Error::invalid_url(format!(
             "this build of tidelock has no store for the URL scheme {:?} (it has: {}): mend the URL or enable the crate's feature for that store",
@@ -29,6 +34,23 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
             SCHEMES.join(", ")
         ))),
     }
+}
+
+/// The store in files: `place` is a path as it is, or what follows `file:`.
+#[cfg(all(unix, feature = "file"))]
+fn file(place: &str, is_path: bool, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::file::{FileBackend, FileConfig};
+
+    let config = if is_path { FileConfig::new(place) } else { FileConfig::from_url(place)? };
+    let backend = FileBackend::connect(&config, client);
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("file", None, &failure))?))
+}
+
+#[cfg(not(all(unix, feature = "file")))]
+fn file(_: &str, _: bool, _: ClientId) -> Result<Arc<dyn Backend>> {
+    Err(Error::invalid_url(
+        "this build of tidelock has no store in files: enable the crate's feature \"file\" (on Unix), or use another store",
+    ))
 }
 
 fn memory(rest: &str, client: ClientId) -> Result<Arc<dyn Backend>> {

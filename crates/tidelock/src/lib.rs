@@ -69,4 +69,7 @@ mod documents {
     struct ReadmeInChinese;
     #[doc = include_str!("../../../docs/backends/memory.md")]
     struct Memory;
+    #[cfg(all(unix, feature = "file"))]
+    #[doc = include_str!("../../../docs/backends/file.md")]
+    struct File;
 }

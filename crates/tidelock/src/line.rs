@@ -18,10 +18,12 @@
 //!    last of them has left. Asking for more than is held is refused: it would wait for itself.
 //! 6. **Shape.** Sharing claims agree on the capacity while any of them is in line; exclusive claims fit any.
 
+mod parts;
 mod places;
 
 use std::{sync::Arc, time::Duration};
 
+pub use self::parts::{Part, PartHold};
 use self::places::{Hold, Places, Standee};
 use crate::{
     backend::{

@@ -8,6 +8,9 @@
 
 #[path = "conformance/behind.rs"]
 mod behind;
+#[cfg(all(unix, feature = "file"))]
+#[path = "conformance/files.rs"]
+mod files;
 
 use std::{
     any::Any,
@@ -56,11 +59,19 @@ const STANDS: &[Stand] = &[
     Stand { name: "memory", runtime: paused, open: || Memory::open(Way::Here) },
     // As a server is: no answer is there at once.
     Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far) },
+    #[cfg(all(unix, feature = "file"))]
+    Stand { name: "file", runtime: real, open: files::Files::open },
 ];
 
 /// A runtime whose clock jumps from one timer to the next: no trial waits for real.
 fn paused() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+/// A runtime for stores that others change too, on the machine's clock.
+#[cfg(all(unix, feature = "file"))]
+fn real() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
 /// The store in memory, itself or behind something.

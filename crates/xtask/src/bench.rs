@@ -7,6 +7,7 @@ pub(crate) mod child;
 mod contest;
 mod crowd;
 mod duel;
+mod files;
 mod report;
 
 use std::{fs, thread, time::Duration};
@@ -16,7 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use self::report::Row;
 use crate::progress::Progress;
 
-/// The stores that are measured, and where to connect.
+/// The stores that are measured against tokio's mutex, and where to connect. The store in files
+/// ("file") is measured against a bare flock.
 const STORES: &[(&str, &str)] = &[("memory", "memory:")];
 
 /// Measure locks against tokio's mutex and against their bars
@@ -91,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         }
     }
     rows.push(crowd::clients(effort, &progress)?);
+    rows.extend(files::rows(effort, &progress)?);
     drop(progress);
     if args.json {
         println!("{}", report::json(&rows)?);

@@ -1,3 +1,5 @@
 //! The stores. Each has the same files: `mod`, `config`, `backend`, `store`, `wake`, as far as it needs them.
 
+#[cfg(all(unix, feature = "file"))]
+pub mod file;
 pub mod memory;

@@ -8,6 +8,7 @@ use crate::{
 super::cases! { "lease":
     unrenewed_claim_lapses_and_the_next_holds,
     lock_of_a_dead_client_goes_to_whoever_waits,
+    lock_of_a_silent_client_is_kept_until_its_lease_ends,
     lapsed_waiter_is_passed_over,
     lapsed_claims_are_not_shown,
     whoever_stands_behind_a_lapsed_claim_is_shown,
@@ -37,10 +38,19 @@ async fn lock_of_a_dead_client_goes_to_whoever_waits(world: World) {
     let (dead, living) = (world.backend().await, world.client().await);
     let name = world.name("lock");
     dead.hold(&dead.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
+    // After its lease at the latest; a store that notices the end may let go at once.
     drop(dead);
+    assert!(living.mutex(&name).lock().await.unwrap().is_held());
+}
+
+async fn lock_of_a_silent_client_is_kept_until_its_lease_ends(world: World) {
+    let (silent, living) = (world.backend().await, world.client().await);
+    let name = world.name("lock");
+    silent.hold(&silent.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
     let began = world.clock().now();
     assert!(living.mutex(&name).lock().await.unwrap().is_held());
     assert!(world.clock().now().since(began) > world.short_ttl() / 2, "the lease was not respected");
+    drop(silent);
 }
 
 async fn lapsed_waiter_is_passed_over(world: World) {

@@ -1,0 +1,341 @@
+//! Bytes: how claims are written into buckets, and what a doorbell carries.
+//!
+//! A bucket's payload is a row of records, one for each name in use:
+//!
+//! ```text
+//! record  length u32 | name: length u16, text | last epoch u64 | claims u32 | claim …
+//! claim   id u128 | share u8, n u32, of u32 | ttl u64 | since u64 | lapses u64
+//!         | hold u8 (0 no, 1 yes, 2 rides) | epoch u64 | held since u64
+//!         | owner: length u8, text (0 is none) | label: length u8, text
+//! ```
+//!
+//! Numbers are little-endian, times nanoseconds of the boot-time clock. Nothing here is trusted:
+//! whatever does not fit together is [`None`], never a panic.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    backend::{Claim, ClaimId, Grant, News, Share, What},
+    clock::{Moment, nanos},
+    line::{Line, Part, PartHold},
+    name::Name,
+    owner::Owner,
+};
+
+/// A hash that is the same in every process and version: for places in files and for checksums.
+///
+/// Not the standard library's, which may change between its versions, and not keyed: whoever can
+/// choose names here can also write the files.
+pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mix = |state: u64, a: u64, b: u64| {
+        let product = u128::from(state ^ a) * u128::from(b.rotate_left(32) ^ MULTIPLIER);
+        (product as u64) ^ (product >> 64) as u64
+    };
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    let mut state = mix(seed ^ 0x7469_6465_6C6F_636B, bytes.len() as u64, 0);
+    let (pairs, rest) = bytes.as_chunks::<16>();
+    for pair in pairs {
+        state = mix(state, word(&pair[..8]), word(&pair[8..]));
+    }
+    let (first, second) = rest.split_at(rest.len().min(8));
+    state = mix(state, word(first), word(second));
+    mix(state, MULTIPLIER, 0)
+}
+
+/// Reads from the front of bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self, len: usize) -> Option<&'a str> {
+        std::str::from_utf8(self.take(len)?).ok()
+    }
+}
+
+/// The records of a payload, each with its name; ends early where they do not fit together.
+pub(super) fn records(payload: &[u8]) -> impl Iterator<Item = Record<'_>> {
+    let mut reader = Reader(payload);
+    std::iter::from_fn(move || {
+        let len = Reader(reader.0).u32()? as usize;
+        let whole = reader.take(len.checked_add(4)?)?;
+        let mut inner = Reader(&whole[4..]);
+        let name = inner.u16()? as usize;
+        let name = inner.take(name)?;
+        Some(Record { whole, name, line: inner.0 })
+    })
+}
+
+/// A record of a payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    /// All of it, as it stands in the payload.
+    pub(super) whole: &'a [u8],
+    /// The bytes of the name.
+    pub(super) name: &'a [u8],
+    line: &'a [u8],
+}
+
+impl Record<'_> {
+    /// The epoch of the latest grant.
+    pub(super) fn last_epoch(&self) -> Option<u64> {
+        Reader(self.line).u64()
+    }
+
+    /// Whether this claim is the only one in line. Found without taking the line apart.
+    pub(super) fn is_only(&self, id: ClaimId) -> bool {
+        let mut reader = Reader(self.line);
+        let mut only = || {
+            reader.u64()?;
+            let claims = reader.u32()?;
+            Some(claims == 1 && u128::from_le_bytes(reader.array()?) == id.get())
+        };
+        only().unwrap_or(false)
+    }
+
+    /// The name, if it is one.
+    pub(super) fn read_name(&self) -> Option<Name> {
+        Name::new(std::str::from_utf8(self.name).ok()?).ok()
+    }
+
+    /// The line of this name.
+    pub(super) fn read_line(&self, name: &Name) -> Option<Line> {
+        let mut reader = Reader(self.line);
+        let last_epoch = reader.u64()?;
+        let claims = reader.u32()?;
+        let mut parts = Vec::with_capacity((claims as usize).min(self.line.len() / 64));
+        for _ in 0..claims {
+            parts.push(read_part(&mut reader, name)?);
+        }
+        Some(Line::from_parts(last_epoch, parts))
+    }
+}
+
+fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
+    let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
+    let (share, n, of) = (reader.u8()?, reader.u32()?, reader.u32()?);
+    let share = match share {
+        0 => Share::Exclusive,
+        1 => Share::Shared,
+        2 => Share::Permits { n, of },
+        _ => return None,
+    };
+    let ttl = Duration::from_nanos(reader.u64()?);
+    let since = Moment::from_nanos(reader.u64()?);
+    let lapses = Moment::from_nanos(reader.u64()?);
+    let (holds, epoch, held_since) = (reader.u8()?, reader.u64()?, Moment::from_nanos(reader.u64()?));
+    let hold = (holds > 0).then_some(PartHold { epoch, since: held_since, rides: holds == 2 });
+    let owner = reader.u8()? as usize;
+    let owner = reader.text(owner)?;
+    let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
+    let label = reader.u8()? as usize;
+    let label = reader.text(label)?.into();
+    let claim = Claim { id, name: name.clone(), share, owner, ttl, label };
+    Some(Part { claim: Arc::new(claim), since, lapses, hold })
+}
+
+/// Appends the record of a line.
+pub(super) fn write_record(out: &mut Vec<u8>, name: &Name, line: &Line) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let text = name.as_str().as_bytes();
+    out.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    out.extend_from_slice(text);
+    out.extend_from_slice(&line.last_epoch().to_le_bytes());
+    out.extend_from_slice(&(line.len() as u32).to_le_bytes());
+    for part in line.parts() {
+        write_part(out, &part);
+    }
+    let len = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+fn write_part(out: &mut Vec<u8>, part: &Part) {
+    let Part { claim, since, lapses, hold } = part;
+    out.extend_from_slice(&claim.id.get().to_le_bytes());
+    let (share, n, of) = match claim.share {
+        Share::Exclusive => (0, 0, 0),
+        Share::Shared => (1, 0, 0),
+        Share::Permits { n, of } => (2, n, of),
+    };
+    out.push(share);
+    out.extend_from_slice(&n.to_le_bytes());
+    out.extend_from_slice(&of.to_le_bytes());
+    out.extend_from_slice(&nanos(claim.ttl).to_le_bytes());
+    out.extend_from_slice(&since.as_nanos().to_le_bytes());
+    out.extend_from_slice(&lapses.as_nanos().to_le_bytes());
+    let (holds, epoch, held_since) = match hold {
+        None => (0, 0, 0),
+        Some(hold) => (1 + u8::from(hold.rides), hold.epoch, hold.since.as_nanos()),
+    };
+    out.push(holds);
+    out.extend_from_slice(&epoch.to_le_bytes());
+    out.extend_from_slice(&held_since.to_le_bytes());
+    write_text(out, claim.owner.as_ref().map_or("", |owner| owner.as_str()));
+    write_text(out, &claim.label);
+}
+
+/// Owners and labels have 128 bytes at most; a longer label of somebody who built a claim by hand
+/// is cut, because it is for people only.
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    let mut len = text.len().min(255);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    out.push(len as u8);
+    out.extend_from_slice(&text.as_bytes()[..len]);
+}
+
+/// What a datagram says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ring {
+    /// Something that the client's engine should hear.
+    News(News),
+    /// Somebody else is ahead of this claim now: watch that one.
+    Moved(ClaimId),
+}
+
+/// No doorbell is longer: the longest name, and the numbers before it.
+pub(super) const LONGEST_RING: usize = 64 + crate::MAX_NAME_BYTES;
+
+impl Ring {
+    pub(super) fn write(&self) -> Vec<u8> {
+        let (kind, id, grant, name) = match self {
+            Self::Moved(id) => (0_u8, id, None, ""),
+            Self::News(News { name, id, what }) => match what {
+                What::Granted(grant) => (1, id, Some(grant), name.as_str()),
+                What::Gone => (2, id, None, name.as_str()),
+                What::Ask => (3, id, None, name.as_str()),
+            },
+        };
+        let mut out = Vec::with_capacity(64 + name.len());
+        out.push(kind);
+        out.extend_from_slice(&id.get().to_le_bytes());
+        out.extend_from_slice(&grant.map_or(0, |grant| grant.epoch).to_le_bytes());
+        out.extend_from_slice(&grant.map_or(0, |grant| nanos(grant.ttl)).to_le_bytes());
+        out.extend_from_slice(&grant.map_or(0, |grant| grant.waiting).to_le_bytes());
+        out.extend_from_slice(name.as_bytes());
+        out
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let kind = reader.u8()?;
+        let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
+        let (epoch, ttl, waiting) = (reader.u64()?, Duration::from_nanos(reader.u64()?), reader.u32()?);
+        let what = match kind {
+            0 => return Some(Self::Moved(id)),
+            1 => What::Granted(Grant { epoch, ttl, waiting }),
+            2 => What::Gone,
+            3 => What::Ask,
+            _ => return None,
+        };
+        let name = Name::new(std::str::from_utf8(reader.0).ok()?).ok()?;
+        Some(Self::News(News { name, id, what }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        backend::{Ask, ClientId},
+        line::StoreTime,
+    };
+
+    fn line(name: &Name, claims: u64) -> Line {
+        let mut line = Line::default();
+        for serial in 0..claims {
+            let claim = Claim {
+                id: ClaimId::new(ClientId::from_u64(9), serial),
+                name: name.clone(),
+                share: if serial == 2 { Share::Shared } else { Share::Exclusive },
+                owner: (serial % 2 == 0).then(|| Owner::new("ann").unwrap()),
+                ttl: Duration::from_secs(30),
+                label: "test 🔒".into(),
+            };
+            let at = StoreTime { lease: Moment::from_nanos(5 + serial), micros: 77 };
+            line.enter(&Arc::new(claim), Ask::Queue, at, &mut Vec::new());
+        }
+        line
+    }
+
+    #[test]
+    fn lines_are_read_as_they_were_written_and_cut_ones_are_nothing() {
+        let names = ["a", "..", "🔒"].map(|name| Name::new(name).unwrap());
+        let mut payload = Vec::new();
+        for (name, claims) in names.iter().zip([1, 0, 4]) {
+            write_record(&mut payload, name, &line(name, claims));
+        }
+        let found: Vec<_> = records(&payload).collect();
+        assert_eq!(found.len(), 3);
+        for ((record, name), claims) in found.iter().zip(&names).zip([1, 0, 4]) {
+            let read = record.read_line(name).unwrap();
+            assert_eq!(record.read_name().as_ref(), Some(name));
+            assert!(read.parts().eq(line(name, claims).parts()));
+            assert_eq!(record.last_epoch(), Some(read.last_epoch()));
+            assert_eq!(record.is_only(ClaimId::new(ClientId::from_u64(9), 0)), claims == 1);
+        }
+        for cut in 0..payload.len() {
+            for record in records(&payload[..cut]) {
+                record.read_name().and_then(|name| record.read_line(&name)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn doorbells_are_read_as_they_were_written() {
+        let id = ClaimId::from_u128(7 << 70 | 5);
+        let grant = Grant { epoch: 5, ttl: Duration::from_secs(3), waiting: 2 };
+        let news = |what| Ring::News(News { name: Name::new("x").unwrap(), id, what });
+        for ring in [Ring::Moved(id), news(What::Granted(grant)), news(What::Gone), news(What::Ask)] {
+            let bytes = ring.write();
+            assert_eq!(Ring::read(&bytes), Some(ring));
+            assert_eq!(Ring::read(&bytes[..20]), None);
+        }
+        assert_eq!(Ring::read(b""), None);
+    }
+
+    #[test]
+    fn the_hash_never_changes_and_sees_every_bit() {
+        // Written in files: another value is another format.
+        assert_eq!(hash(0, b"orders/42"), 0x87E3_B32E_81F4_F3B0);
+        assert_ne!(hash(0, b"a"), hash(1, b"a"));
+        let base = [7_u8; 40];
+        for bit in 0..320 {
+            let mut other = base;
+            other[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(hash(0, &base), hash(0, &other));
+        }
+        assert_ne!(hash(0, &[0; 8]), hash(0, &[0; 9]));
+    }
+}

@@ -1,0 +1,239 @@
+//! Worker processes: this test binary, started again with a job in its environment.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{BufRead, BufReader, Lines, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use tidelock::{Locks, backend::ClientId, clock::Clock};
+
+/// The lock that workers share.
+pub(crate) const NAME: &str = "the lock";
+
+const JOB: &str = "TIDELOCK_TEST_JOB";
+const DIRECTORY: &str = "TIDELOCK_TEST_DIRECTORY";
+const TTL: &str = "TIDELOCK_TEST_TTL";
+
+/// A directory for one test, removed with it.
+#[derive(Debug)]
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("tl-{:?}", ClientId::random()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// Where the locks are.
+    pub(crate) fn locks(&self) -> PathBuf {
+        self.0.join("locks")
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("file:{}", self.locks().display())
+    }
+
+    pub(crate) async fn connect(&self) -> Locks {
+        Locks::connect(&self.url()).await.unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A worker process. Killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    pub(crate) fn start(folder: &Folder, job: &str, ttl: Duration) -> Self {
+        Self::start_as(folder, job, ttl, None).unwrap()
+    }
+
+    pub(crate) fn start_as(
+        folder: &Folder,
+        job: &str,
+        ttl: Duration,
+        user: Option<u32>,
+    ) -> std::io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
+            .env(JOB, job)
+            .env(DIRECTORY, &folder.0)
+            .env(TTL, ttl.as_millis().to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        let mut child = command.spawn()?;
+        let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Ok(Self { child, said })
+    }
+
+    /// Waits until the worker says something that begins so, and gives the rest.
+    pub(crate) fn hear(&mut self, beginning: &str) -> String {
+        for line in self.said.by_ref() {
+            let line = line.unwrap();
+            if let Some(rest) = line.strip_prefix('@').and_then(|line| line.strip_prefix(beginning)) {
+                return rest.trim().to_owned();
+            }
+        }
+        panic!("the worker ended without saying {beginning:?}")
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a worker does, if this process is one.
+pub(crate) fn work() {
+    let Ok(job) = std::env::var(JOB) else { return };
+    let folder = PathBuf::from(std::env::var_os(DIRECTORY).unwrap());
+    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = match Locks::connect(&format!("file:{}", folder.join("locks").display())).await {
+            Ok(locks) => locks,
+            Err(error) => return say(&format!("refused {error}")),
+        };
+        match job.split_once(' ').unwrap_or((&job, "")) {
+            ("hold", _) => hold(&locks, ttl).await,
+            ("turns", n) => turns(&locks, ttl, n.parse().unwrap()).await,
+            ("rounds", n) => rounds(&locks, &folder, ttl, n.parse().unwrap()).await,
+            other => panic!("no such job: {other:?}"),
+        }
+    });
+}
+
+fn say(what: &str) {
+    // On a line of its own, whatever the harness wrote before.
+    println!("\n@{what}");
+}
+
+/// Holds until it is killed, and says when it has lost the lock.
+async fn hold(locks: &Locks, ttl: Duration) {
+    say("waits");
+    let guard = locks.mutex(NAME).ttl(ttl).lock().await.unwrap();
+    say(&format!("held {}", guard.token()));
+    let loss = guard.lost().await;
+    say(&format!("lost {loss}"));
+    std::future::pending().await
+}
+
+/// Takes the lock again and again, and does nothing with it. Says how long the longest wait was: a bell
+/// that was lost shows as two seconds.
+async fn turns(locks: &Locks, ttl: Duration, turns: usize) {
+    let (clock, mut longest) = (Clock::machine(), Duration::ZERO);
+    let mutex = locks.mutex(NAME).ttl(ttl);
+    for _ in 0..turns {
+        let asked = clock.now();
+        let guard = mutex.lock().await.unwrap();
+        longest = longest.max(clock.now().since(asked));
+        guard.release().await.unwrap();
+    }
+    say(&format!("done {longest:?}"));
+}
+
+/// Takes the lock again and again, and writes down what it saw.
+async fn rounds(locks: &Locks, folder: &Path, ttl: Duration, rounds: usize) {
+    let clock = Clock::machine();
+    let path = folder.join(format!("history-{:?}", ClientId::random()));
+    let mut history = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    // One write each, so that a kill leaves whole lines.
+    let mut note = |line: String| history.write_all(line.as_bytes()).unwrap();
+    let mutex = locks.mutex(NAME).ttl(ttl);
+    for _ in 0..rounds {
+        let guard = mutex.lock().await.unwrap();
+        let got = clock.now().as_nanos();
+        let token = guard.token();
+        note(format!("got {token} {got} {}\n", guard.is_held()));
+        // A resource that is not safe by itself: whoever overlaps loses a count.
+        let (count, fence) = read(folder);
+        if fence >= token.get() {
+            note(format!("old {fence}\n"));
+        }
+        fs::write(folder.join("count.new"), format!("{} {token}", count + 1)).unwrap();
+        fs::rename(folder.join("count.new"), folder.join("count")).unwrap();
+        note(format!("used {}\n", clock.now().as_nanos()));
+        guard.release().await.unwrap();
+    }
+    say("done");
+}
+
+/// The count, and the token of whoever counted last.
+pub(crate) fn read(folder: &Path) -> (u64, u64) {
+    let text = fs::read_to_string(folder.join("count")).unwrap_or_default();
+    let (count, fence) = text.split_once(' ').unwrap_or(("0", "0"));
+    (count.parse().unwrap(), fence.parse().unwrap())
+}
+
+/// One time that a worker had the lock, on the clock that all processes share.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    token: u64,
+    got: u64,
+    used: u64,
+    usable: bool,
+}
+
+/// Checks all that workers wrote down. Says how often the lock was held, and each breach.
+pub(crate) fn check(folder: &Path) -> (usize, Vec<String>) {
+    let (mut holds, mut breaches) = (Vec::<Hold>::new(), Vec::new());
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("history-")) {
+        for line in fs::read_to_string(path).unwrap().lines() {
+            let words: Vec<_> = line.split(' ').collect();
+            let number = |at: usize| words[at].parse::<u64>().unwrap();
+            match words[0] {
+                // Of a hold that was cut short only the beginning is known.
+                "got" => holds.push(Hold {
+                    token: number(1),
+                    got: number(2),
+                    used: number(2),
+                    usable: words[3] == "true",
+                }),
+                "used" => holds.last_mut().unwrap().used = number(1),
+                other => {
+                    breaches.push(format!("{other}: a larger token was there before, {:?}", holds.last()))
+                }
+            }
+        }
+    }
+    holds.sort_by_key(|hold| hold.got);
+    breaches.extend(holds.iter().filter(|hold| !hold.usable).map(|hold| format!("not held: {hold:?}")));
+    for pair in holds.windows(2) {
+        if pair[1].got < pair[0].used {
+            breaches.push(format!("two at once: {pair:?}"));
+        }
+        if pair[1].token <= pair[0].token {
+            breaches.push(format!("a token did not grow: {pair:?}"));
+        }
+    }
+    (holds.len(), breaches)
+}
