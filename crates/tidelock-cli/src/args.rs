@@ -1,10 +1,16 @@
 //! What can be typed.
 
-use clap::{Parser, Subcommand};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use crate::exit::{self, Exit};
+use clap::{Args as Group, Parser, Subcommand};
+use clap_complete::Shell;
 
-/// Distributed locks: hold one while something runs, see who holds what.
+use crate::{
+    exit,
+    values::{self, Permits},
+};
+
+/// Distributed locks: hold one while a command runs, see who holds what.
 #[derive(Debug, Parser)]
 #[command(name = "tidelock", version, max_term_width = 100, after_help = exit::help())]
 pub(crate) struct Args {
@@ -16,11 +22,151 @@ pub(crate) struct Args {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Run(Run),
+    Ls(Ls),
+    Show(Show),
+    Break(Break),
+    Doctor(Doctor),
     Stores(Stores),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Which store.
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Store {
+    /// The store, as a URL. Default: TIDELOCK_URL, else file:, which needs no server
+    // Read from the environment by hand: clap would show its value, password and all, in the help.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+}
+
+/// Run a command while holding a lock
+///
+/// Waits in line for the lock, runs the command, and gives the lock back. The lock is renewed for
+/// as long as the command runs. If it is lost, the command and what it started are stopped.
+///
+/// The command runs in a process group of its own, gets the terminal, and finds TIDELOCK_NAME and
+/// TIDELOCK_TOKEN in its environment (TIDELOCK_NAMES and TIDELOCK_TOKENS, a line each, for several
+/// locks). While it is stopped with Ctrl-Z nothing renews the lock: after the ttl it is lost, and
+/// the command is ended when it is continued.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock run nightly-report -- ./report.sh
+  tidelock run deploy --wait 0 -- make deploy            give up at once if it is taken
+  tidelock run index --shared -- ./search.sh             together with other readers
+  tidelock run licences --permits 2/5 -- ./render.sh     two of five permits
+  tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock")]
+pub(crate) struct Run {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Hold this lock too; may be repeated
+    #[arg(long = "lock", value_name = "NAME", conflicts_with_all = ["shared", "permits"])]
+    pub(crate) more: Vec<String>,
+    /// How long to wait in line, such as 250ms, 5s, 2m or 1h; 0 means not at all. Default: forever
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) wait: Option<Duration>,
+    /// For how long the lock outlives this process if the store cannot see it die
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30s")]
+    pub(crate) ttl: Duration,
+    /// Hold it together with others that say so
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Hold N permits of a lock that has OF in all, such as 2/5
+    #[arg(long, value_name = "N/OF", value_parser = values::permits)]
+    pub(crate) permits: Option<Permits>,
+    /// What others see of the holder. Default: the command and the process id
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// On whose behalf: a command under the lock may take it again with the same owner
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) owner: Option<String>,
+    /// After a loss: how long the command has between TERM and KILL
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
+    pub(crate) kill_after: Duration,
+    /// Say nothing while waiting
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// List the locks that are held or waited for
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock ls
+  tidelock ls orders/ --json")]
+pub(crate) struct Ls {
+    /// Only names that begin so
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
+    /// Print a JSON array with one object per lock
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+/// Show who holds a lock and who waits for it
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock show nightly-report
+  tidelock show nightly-report --json")]
+pub(crate) struct Show {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+/// Take a lock away from those who hold it
+///
+/// The holders learn that the lock is lost; a command under `tidelock run` is stopped. The next
+/// holder's token is larger than theirs, so that a resource that compares tokens refuses them.
+/// Exits with 1 if nobody holds the lock.
+#[derive(Debug, Group)]
+#[command(after_help = "Example:
+  tidelock break nightly-report --reason 'hangs since noon, see the log of worker-7'")]
+pub(crate) struct Break {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Why, for whoever reads the output later
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+/// Check whether a store is fit for locks, and say what to mend
+///
+/// Connects, says what the store can do, and takes and gives back a lock of its own a few times.
+/// Exits with 1 if there is something to mend.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock doctor
+  tidelock doctor --url redis://cache.example:6379 --json")]
+pub(crate) struct Doctor {
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
 }
 
 /// List the stores of this build and what each can do
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Group)]
 #[command(after_help = "Example:\n  tidelock stores --json")]
 pub(crate) struct Stores {
     /// Print a JSON array with one object per store
@@ -28,15 +174,27 @@ pub(crate) struct Stores {
     pub(crate) json: bool,
 }
 
-/// Reads the command line. What cannot be run has been explained when this returns an exit.
-pub(crate) fn parse() -> Result<Args, Exit> {
-    Args::try_parse().map_err(|message| {
-        // If the explanation cannot be printed there is nobody left to tell.
-        let _ = message.print();
-        // Scripts tell "the command said no" from "tidelock was called wrongly" by the code, and
-        // clap's own 2 is a code that many commands use.
-        if message.use_stderr() { Exit::Failed } else { Exit::Done }
-    })
+/// Print a script that completes this command line in a shell
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock completions bash > ~/.local/share/bash-completion/completions/tidelock
+  tidelock completions zsh > ~/.zfunc/_tidelock
+  tidelock completions fish > ~/.config/fish/completions/tidelock.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Print the manual page, or write one per verb into a directory
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock man | man -l -
+  tidelock man --dir ~/.local/share/man/man1")]
+pub(crate) struct Man {
+    /// Write tidelock.1, tidelock-run.1 and so on into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[cfg(test)]
@@ -48,5 +206,13 @@ mod tests {
     #[test]
     fn the_definition_contradicts_itself_nowhere() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_verb_shows_an_example() {
+        for verb in Args::command().get_subcommands() {
+            let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("tidelock {}", verb.get_name())), "{}", verb.get_name());
+        }
     }
 }

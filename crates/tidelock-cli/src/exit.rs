@@ -8,6 +8,8 @@ use std::{fmt::Write, process::ExitCode};
 pub(crate) enum Exit {
     /// All went well.
     Done,
+    /// The answer is no: nothing to break, something to mend.
+    No,
     /// The lock was lost while the command ran, and the command was stopped.
     Lost,
     /// The lock was not acquired in time.
@@ -18,33 +20,51 @@ pub(crate) enum Exit {
     NotRunnable,
     /// The command was not found.
     NotFound,
+    /// What the command under the lock said.
+    Command(u8),
+    /// A signal ended the command, or the wait for the lock.
+    Signal(i32),
 }
 
 impl Exit {
-    /// All of them, in the order of their codes.
-    const ALL: [Self; 6] =
-        [Self::Done, Self::Lost, Self::NotAcquired, Self::Failed, Self::NotRunnable, Self::NotFound];
+    /// Those with a fixed code, in the order of their codes.
+    const FIXED: [Self; 7] = [
+        Self::Done,
+        Self::No,
+        Self::Lost,
+        Self::NotAcquired,
+        Self::Failed,
+        Self::NotRunnable,
+        Self::NotFound,
+    ];
 
     /// The number that the shell sees.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
+            Self::No => 1,
             Self::Lost => 123,
             Self::NotAcquired => 124,
             Self::Failed => 125,
             Self::NotRunnable => 126,
             Self::NotFound => 127,
+            Self::Command(code) => code,
+            // As shells do. Signals end at 64, so the sum fits.
+            Self::Signal(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         }
     }
 
     fn meaning(self) -> &'static str {
         match self {
             Self::Done => "all went well",
+            Self::No => "the answer is no: nothing to break, or something to mend",
             Self::Lost => "the lock was lost while the command ran",
             Self::NotAcquired => "the lock was not acquired in time",
             Self::Failed => "tidelock itself failed",
             Self::NotRunnable => "the command cannot be run",
             Self::NotFound => "the command was not found",
+            Self::Command(_) => "the command said so",
+            Self::Signal(_) => "a signal ended it",
         }
     }
 }
@@ -55,10 +75,15 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The end of the help: an example and the codes.
+/// The end of the help: examples and the codes.
 pub(crate) fn help() -> String {
-    let mut text = "Example:\n  tidelock stores\n\nExit codes:".to_owned();
-    for exit in Exit::ALL {
+    let mut text = "Examples:
+  tidelock run nightly-report -- ./report.sh
+  tidelock ls
+
+Exit codes of run are those of the command, 128+N if signal N ended it, and:"
+        .to_owned();
+    for exit in Exit::FIXED {
         // Writing to a string does not fail.
         let _ = write!(text, "\n  {:>3}  {}", exit.code(), exit.meaning());
     }
@@ -71,7 +96,12 @@ mod tests {
 
     #[test]
     fn every_code_means_one_thing() {
-        assert!(Exit::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
-        assert!(Exit::ALL.iter().all(|exit| help().contains(exit.meaning())));
+        assert!(Exit::FIXED.windows(2).all(|pair| pair[0].code() < pair[1].code()));
+        assert!(Exit::FIXED.iter().all(|exit| help().contains(exit.meaning())));
+    }
+
+    #[test]
+    fn signals_are_counted_from_128_as_shells_do() {
+        assert_eq!((Exit::Signal(2).code(), Exit::Signal(9).code()), (130, 137));
     }
 }

@@ -1,12 +1,24 @@
 //! `tidelock`: distributed locks on the command line.
 //!
-//! What was typed is in [`args`], what it does in [`commands`], what it prints in [`output`], and
-//! what it answers to the shell in [`exit`].
+//! What was typed is in [`args`], what it means in [`plan`], what it does in [`commands`], what it
+//! prints in [`output`], and what it answers to the shell in [`exit`]. A command under a lock is in
+//! the care of [`child`].
 
 mod args;
+mod child;
 mod commands;
 mod exit;
+mod hold;
 mod output;
+mod plan;
+mod program;
+mod shim;
+mod signals;
+mod terminal;
+mod usage;
+mod values;
+mod view;
+mod waiting;
 
 use std::process::ExitCode;
 
@@ -17,22 +29,34 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    let args = match args::parse() {
+    // First, and without the rest: it is on the way of every command that is run.
+    if let Some(exit) = shim::run_if_asked() {
+        return exit.into();
+    }
+    let args = match usage::parse() {
         Ok(args) => args,
         Err(exit) => return exit.into(),
     };
-    match run(&args) {
+    match run(args) {
         Ok(exit) => exit.into(),
         Err(trouble) => output::report(&trouble).into(),
     }
 }
 
-fn run(args: &Args) -> Result<Exit, Trouble> {
-    // One thread is enough: a command waits for one store and one child at a time.
+fn run(args: Args) -> Result<Exit, Trouble> {
+    // One thread is enough: a command waits for one store and one child at a time. And the child
+    // must be started by the main thread: the kernel kills it when its parent's thread ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        match &args.verb {
-            Verb::Stores(stores) => commands::stores::run(stores).await,
+        match args.verb {
+            Verb::Run(args) => commands::run::run(args).await,
+            Verb::Ls(args) => commands::ls::run(&args).await,
+            Verb::Show(args) => commands::show::run(&args).await,
+            Verb::Break(args) => commands::r#break::run(&args).await,
+            Verb::Doctor(args) => commands::doctor::run(&args).await,
+            Verb::Stores(args) => commands::stores::run(&args).await,
+            Verb::Completions(args) => commands::completions::run(&args),
+            Verb::Man(args) => commands::man::run(&args),
         }
     })
 }

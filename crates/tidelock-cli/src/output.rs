@@ -16,11 +16,19 @@ pub(crate) enum Trouble {
     Lock(tidelock::Error),
     /// Reading or writing failed.
     Io(io::Error),
+    /// What was asked makes no sense, or cannot be done here.
+    Usage(String),
+    /// A command cannot be run.
+    Command(Exit, String),
+    /// A lock that was to be taken without waiting is taken.
+    Busy(String),
 }
 
 impl Trouble {
-    fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         match self {
+            Self::Command(exit, _) => *exit,
+            Self::Busy(_) => Exit::NotAcquired,
             Self::Lock(error) if error.is_timed_out() => Exit::NotAcquired,
             Self::Lock(error) if error.is_lost() => Exit::Lost,
             // `tidelock stores | head -1`: whoever read has seen enough.
@@ -47,6 +55,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Lock(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Usage(text) | Self::Command(_, text) | Self::Busy(text) => text.fmt(f),
         }
     }
 }
@@ -55,16 +64,32 @@ impl fmt::Display for Trouble {
 pub(crate) fn report(trouble: &Trouble) -> Exit {
     let exit = trouble.exit();
     if exit != Exit::Done {
-        // If standard error is closed there is nobody left to tell; the code still says it.
-        let _ = writeln!(io::stderr(), "tidelock: {trouble}");
+        complain(trouble);
     }
     exit
 }
 
+/// Says something on standard error, in one line.
+pub(crate) fn complain(what: &dyn fmt::Display) {
+    // In one write, so that the lines of several processes do not mix. If standard error is closed
+    // there is nobody left to tell; the code still says it.
+    let _ = io::stderr().write_all(format!("tidelock: {}\n", clean(&what.to_string())).as_bytes());
+}
+
+/// Text from elsewhere without what could move the cursor or begin a new line.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Prints text.
 pub(crate) fn text(text: &str) -> io::Result<()> {
+    bytes(text.as_bytes())
+}
+
+/// Prints text that others made.
+pub(crate) fn bytes(text: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text)?;
     // Here, where a full disk is still an error; at the end of the program it would be silence.
     out.flush()
 }
@@ -88,7 +113,7 @@ pub(crate) fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             // Writing to a string does not fail.
-            let _ = write!(line, "{cell:width$}  ");
+            let _ = write!(line, "{:width$}  ", clean(cell));
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -109,6 +134,11 @@ mod tests {
              memory  yes\n\
              größer  no\n"
         );
+    }
+
+    #[test]
+    fn text_from_elsewhere_cannot_move_the_cursor() {
+        assert_eq!(clean("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
     }
 
     #[test]

@@ -1,24 +1,10 @@
-//! The real binary, as a shell sees it.
+//! What is printed, as a shell sees it.
 
-use std::process::{Command, Output, Stdio};
+mod common;
 
-fn tidelock(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidelock"));
-    command.args(args).stdin(Stdio::null());
-    command
-}
+use std::process::Stdio;
 
-fn output(args: &[&str]) -> Output {
-    tidelock(args).output().expect("the binary runs")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
-}
+use common::{output, stderr, stdout, tidelock};
 
 #[test]
 fn stores_prints_a_table_with_the_store_in_memory() {
@@ -35,10 +21,10 @@ fn stores_prints_the_same_as_json() {
     let output = output(&["stores", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let stores: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(stores[0]["store"], "memory");
-    assert_eq!(stores[0]["token"], "process");
-    assert_eq!(stores[0]["push"], true);
-    assert_eq!(stores[0]["min_ttl_ms"], 20);
+    assert_eq!(stores[0]["store"], "file");
+    let memory = &stores[1];
+    assert_eq!((&memory["store"], &memory["token"]), (&"memory".into(), &"process".into()));
+    assert_eq!((&memory["push"], &memory["min_ttl_ms"]), (&true.into(), &20.into()));
 }
 
 #[test]
@@ -54,7 +40,7 @@ fn help_shows_an_example_and_the_exit_codes() {
         let output = output(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         let text = stdout(&output);
-        assert!(text.contains("Example:\n  tidelock stores"), "{text}");
+        assert!(text.contains("Examples:\n  tidelock run"), "{text}");
         assert!(text.contains("125  tidelock itself failed"), "{text}");
     }
 }
@@ -79,7 +65,7 @@ fn whatever_was_typed_wrongly_is_explained_and_exits_with_125() {
 fn a_reader_that_goes_away_is_no_failure() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let output = tidelock(&["stores"]).stdout(writer).stderr(Stdio::piped()).output().expect("runs");
+    let output = tidelock(["stores"]).stdout(writer).stderr(Stdio::piped()).output().expect("runs");
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output), "");
 }
@@ -88,7 +74,73 @@ fn a_reader_that_goes_away_is_no_failure() {
 #[cfg(target_os = "linux")]
 fn a_full_disk_is_a_failure_and_says_so() {
     let full = std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
-    let output = tidelock(&["stores"]).stdout(full).stderr(Stdio::piped()).output().expect("runs");
+    let output = tidelock(["stores"]).stdout(full).stderr(Stdio::piped()).output().expect("runs");
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).starts_with("tidelock: "), "{}", stderr(&output));
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    for verb in ["run", "ls", "show", "break", "doctor", "stores", "completions", "man"] {
+        let output = output(&[verb, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{verb}");
+        let text = stdout(&output);
+        assert!(text.contains("Example") && text.contains(&format!("  tidelock {verb}")), "{text}");
+    }
+}
+
+#[test]
+fn help_does_not_show_the_store_of_the_environment() {
+    let output = tidelock(["run", "--help"]).env("TIDELOCK_URL", "redis://:secret@host").output();
+    assert!(!stdout(&output.expect("runs")).contains("secret"));
+}
+
+#[test]
+fn ls_and_show_say_that_nothing_is_held() {
+    assert_eq!(stdout(&output(&["ls", "--url", "memory:"])).lines().count(), 1);
+    assert_eq!(stdout(&output(&["ls", "--json", "--url", "memory:"])), "[]\n");
+    assert_eq!(stdout(&output(&["show", "job", "--url", "memory:"])), "lock \"job\" on memory is free\n");
+    let lock = common::json(&["show", "job", "--json", "--url", "memory:"]);
+    assert_eq!((&lock["name"], lock["holders"].as_array().map(Vec::len)), (&"job".into(), Some(0)));
+}
+
+#[test]
+fn break_says_when_there_is_nothing_to_break() {
+    let output = output(&["break", "job", "--reason", "stuck", "--url", "memory:"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "tidelock: nobody holds lock \"job\" on memory: there is nothing to break\n");
+}
+
+#[test]
+fn doctor_warns_of_a_store_that_other_processes_cannot_see() {
+    let text = output(&["doctor", "--url", "memory:"]);
+    assert_eq!(text.status.code(), Some(1));
+    assert!(stdout(&text).contains("problem: only this process sees these locks"), "{}", stdout(&text));
+    let found = common::json(&["doctor", "--json", "--url", "memory:"]);
+    assert_eq!((&found["url"], &found["abilities"]["store"]), (&"memory:".into(), &"memory".into()));
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn completions_name_every_verb() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = output(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let text = stdout(&output);
+        assert!(["run", "break", "doctor"].iter().all(|verb| text.contains(verb)), "{shell}");
+        assert!(!text.contains("__child"), "{shell}");
+    }
+}
+
+#[test]
+fn man_prints_a_page_or_writes_one_per_verb() {
+    let page = output(&["man"]);
+    assert!(stdout(&page).contains(".TH tidelock 1"), "{}", stdout(&page));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("man1");
+    let written = tidelock(["man", "--dir"]).arg(&path).output().expect("runs");
+    assert_eq!((written.status.code(), stderr(&written).as_str()), (Some(0), ""));
+    for page in ["tidelock.1", "tidelock-run.1", "tidelock-break.1"] {
+        assert!(path.join(page).exists(), "{page}");
+    }
 }

@@ -1,0 +1,65 @@
+//! `tidelock break`: a lock is taken away from its holders.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::{
+    args::Break,
+    exit::Exit,
+    output::{self, Trouble},
+    plan::Store,
+    values::Span,
+    view::Claim,
+};
+
+/// What was done, as programs read it.
+#[derive(Debug, Serialize)]
+struct Broken<'a> {
+    name: &'a str,
+    store: &'static str,
+    reason: &'a str,
+    evicted: Vec<Claim>,
+}
+
+/// Puts out whoever holds the lock now; whoever waits stays in line.
+pub(crate) async fn run(args: &Break) -> Result<Exit, Trouble> {
+    // Without a reason nobody can tell later whether it was right.
+    if args.reason.trim().is_empty() {
+        return Err(Trouble::Usage("the reason is empty: say why the lock is broken".into()));
+    }
+    let locks = Store::new(&args.store)?.connect().await?;
+    let store = locks.abilities().store;
+    let views = locks.look(&[&args.name]).await?;
+    let holders = views.first().map(|view| view.holders.as_slice()).unwrap_or_default();
+    let mut text = String::new();
+    for holder in holders {
+        // This very claim and not the lock: if it was given back meanwhile, whoever holds it now is
+        // not the one that was meant.
+        if let Err(error) = locks.evict(&args.name, holder.id).await {
+            // What is done is done, and has to be told.
+            output::text(&text)?;
+            return Err(error.into());
+        }
+        let (label, age) = (&holder.label, Span(holder.age));
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "evicted {} from lock {:?} on {store} after {age}: {}",
+            output::clean(label),
+            args.name,
+            output::clean(&args.reason)
+        );
+    }
+    if args.json {
+        let evicted = holders.iter().map(Claim::from).collect();
+        output::json(&Broken { name: &args.name, store, reason: &args.reason, evicted })?;
+    } else {
+        output::text(&text)?;
+    }
+    if holders.is_empty() {
+        output::complain(&format!("nobody holds lock {:?} on {store}: there is nothing to break", args.name));
+        return Ok(Exit::No);
+    }
+    Ok(Exit::Done)
+}

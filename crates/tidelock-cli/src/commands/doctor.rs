@@ -1,0 +1,146 @@
+//! `tidelock doctor`: whether a store is fit for locks.
+
+use std::{fmt::Write, path::PathBuf, time::Duration};
+
+use serde::Serialize;
+use tidelock::{
+    Locks,
+    backend::{Abilities, TokenGrade},
+    clock::Clock,
+};
+
+use crate::{
+    args::Doctor,
+    commands::stores,
+    exit::Exit,
+    output::{self, Trouble},
+    plan::Store,
+    values::Span,
+};
+
+/// How often the probe lock is taken: enough for a median, few enough for a slow store.
+const ROUNDS: usize = 21;
+/// Past this a hand-over is slow enough for people to notice.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// What was found, as programs read it.
+#[derive(Debug, Serialize)]
+struct Findings {
+    url: String,
+    directory: Option<PathBuf>,
+    abilities: stores::Row,
+    locks_in_use: usize,
+    /// Acquire and release of a free lock.
+    median_us: u64,
+    slowest_us: u64,
+    /// What would make locks unsafe here: to be mended.
+    problems: Vec<String>,
+    /// What is good to know.
+    notes: Vec<String>,
+}
+
+/// Connects, tries, and tells.
+pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
+    let store = Store::new(&args.store)?;
+    let locks = store.connect().await?;
+    let (median, slowest, grows) = probe(&locks).await?;
+    let abilities = locks.abilities();
+    let mut problems = problems(abilities);
+    if !grows {
+        problems.push("tokens did not grow from one holder to the next: do not rely on them here".to_owned());
+    }
+    let url = store.to_string();
+    let findings = Findings {
+        abilities: stores::Row::new(&url, abilities),
+        url,
+        directory: store.directory(),
+        locks_in_use: locks.look(&[]).await?.len(),
+        median_us: micros(median),
+        slowest_us: micros(slowest),
+        problems,
+        notes: notes(abilities, median),
+    };
+    if args.json {
+        output::json(&findings)?;
+    } else {
+        output::text(&text(&findings, median, slowest))?;
+    }
+    Ok(if findings.problems.is_empty() { Exit::Done } else { Exit::No })
+}
+
+/// Takes and gives back a lock of its own: median and longest time, and whether tokens grew.
+async fn probe(locks: &Locks) -> Result<(Duration, Duration, bool), Trouble> {
+    let name = format!("tidelock/doctor/{}", std::process::id());
+    let mutex = locks.mutex(name).ttl(Duration::from_secs(10)).wait(Duration::from_secs(10));
+    let clock = Clock::machine();
+    let (mut times, mut tokens) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let start = clock.now();
+        let guard = mutex.lock().await?;
+        tokens.push(guard.token());
+        guard.release().await?;
+        times.push(clock.now().since(start));
+    }
+    times.sort();
+    let grows = tokens.windows(2).all(|pair| pair[0] < pair[1]);
+    Ok((times[ROUNDS / 2], times[ROUNDS - 1], grows))
+}
+
+fn problems(abilities: &Abilities) -> Vec<String> {
+    match abilities.token {
+        TokenGrade::Process => {
+            vec![
+                "only this process sees these locks: use another store for locks between processes"
+                    .to_owned(),
+            ]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
+    let mut notes = Vec::new();
+    if abilities.token == TokenGrade::TimeAssisted {
+        notes.push(
+            "tokens grow with the store's data or its clock: if data is lost and the clock is set back, they may repeat"
+                .to_owned(),
+        );
+    }
+    if !abilities.push {
+        notes.push("the store cannot wake a waiter: waiters ask again and again".to_owned());
+    }
+    if !abilities.fair {
+        notes.push("waiters get the lock in any order: somebody may wait long".to_owned());
+    }
+    if !abilities.permits {
+        notes.push("the store does not count permits: --permits does not work here".to_owned());
+    }
+    if median > SLOW {
+        notes.push(format!("a free lock takes {}: the store is far away or busy", Span(median)));
+    }
+    notes
+}
+
+fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {
+    let Findings { url, directory, abilities, locks_in_use, problems, notes, .. } = findings;
+    let mut text = abilities.describe();
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "url         {url}");
+    if let Some(directory) = directory {
+        let _ = writeln!(text, "directory   {}", directory.display());
+    }
+    let _ = writeln!(text, "in use      {locks_in_use}");
+    let _ = writeln!(text, "round trip  {median:.1?} median, {slowest:.1?} slowest of {ROUNDS}");
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    for problem in problems {
+        let _ = writeln!(text, "problem: {problem}");
+    }
+    text.push_str(if problems.is_empty() { "fit for locks\n" } else { "not fit for locks\n" });
+    text
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,70 @@
+//! Signals that are meant for the command, and the one that says something happened to it.
+
+use std::{future::poll_fn, io, task::Poll};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// What a user or a supervisor sends to end a command or to talk to it.
+const FORWARDED: [Signal; 6] =
+    [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// The signals that this process catches, except those that it was started to ignore.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+impl Signals {
+    /// Those to be forwarded. From here on they do not end this process.
+    pub(crate) fn forwarded() -> io::Result<Self> {
+        Self::of(&FORWARDED)
+    }
+
+    /// Those of job control: a child changed, a stop from the terminal, going on after a stop.
+    pub(crate) fn job_control() -> io::Result<Self> {
+        Self::of(&[Signal::CHILD, Signal::TSTP, Signal::CONT])
+    }
+
+    fn of(signals: &[Signal]) -> io::Result<Self> {
+        let ignored = ignored();
+        let mut streams = Vec::new();
+        for &name in signals {
+            // Under `nohup` the command is to ignore HUP, and it would not if we caught it: what is
+            // caught here starts out as the default there. A child's end must be seen in any case.
+            if name == Signal::CHILD || ignored & bit(name) == 0 {
+                streams.push((name, signal(SignalKind::from_raw(name.as_raw()))?));
+            }
+        }
+        Ok(Self { streams })
+    }
+
+    /// The next one that comes in. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Signal {
+        poll_fn(|context| {
+            for (name, stream) in &mut self.streams {
+                if stream.poll_recv(context).is_ready() {
+                    return Poll::Ready(*name);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Whether this process was started to ignore a signal.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    ignored() & bit(signal) != 0
+}
+
+/// The signals that this process was started to ignore, where the system tells.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal.as_raw() - 1)
+}

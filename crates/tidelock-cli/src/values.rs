@@ -1,0 +1,102 @@
+//! Values as they are typed: times and permits; and times as they are read.
+
+use std::{fmt, time::Duration};
+
+/// Some of a number of permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permits {
+    pub(crate) n: u32,
+    pub(crate) of: u32,
+}
+
+/// Reads a time: `250ms`, `5s`, `1.5h`; a number alone counts seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a number and a unit, such as 250ms, 5s, 2m or 1h".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let time = Duration::try_from_secs_f64(number * seconds).ok();
+    // Past a century the arithmetic of deadlines ends before the wait does.
+    time.filter(|time| time.as_secs() <= 100 * 366 * 86_400).ok_or_else(|| "that is too long".to_owned())
+}
+
+/// Reads permits: `2/5`.
+pub(crate) fn permits(text: &str) -> Result<Permits, String> {
+    let (n, of) = text.split_once('/').ok_or("write how many of how many, such as 2/5")?;
+    let number = |text: &str| {
+        // `parse` would take a plus sign.
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|_| digits).ok_or("write two whole numbers, such as 2/5")
+    };
+    let permits = Permits { n: number(n)?, of: number(of)? };
+    if permits.n == 0 || permits.n > permits.of {
+        return Err(format!("of {} permits, 1 to {} can be held", permits.of, permits.of));
+    }
+    Ok(permits)
+}
+
+/// A time as people say it: `250ms`, `8.2s`, `12m05s`, `3h20m`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span(pub(crate) Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.0.as_secs(), self.0.as_millis());
+        let text = match seconds {
+            0 => format!("{millis}ms"),
+            1..10 if millis % 1_000 >= 100 => format!("{}.{}s", seconds, millis % 1_000 / 100),
+            1..60 => format!("{seconds}s"),
+            60..3_600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+            3_600..86_400 => format!("{}h{:02}m", seconds / 3_600, seconds / 60 % 60),
+            _ => format!("{}d{:02}h", seconds / 86_400, seconds / 3_600 % 24),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_and_without_a_unit() {
+        let millis = |text| duration(text).map(|time| time.as_millis());
+        assert_eq!(
+            ["250ms", "5s", "5", "0", "2m", "1h", "1.5s", "1d"].map(millis),
+            [250, 5_000, 5_000, 0, 120_000, 3_600_000, 1_500, 86_400_000].map(Ok)
+        );
+    }
+
+    #[test]
+    fn what_is_no_time_gets_a_sentence() {
+        for bad in ["", "s", "5 s", "-5s", "+5", "5x", "5ms5", "1e9", "inf", "nan", ".", "1.2.3s", "９s"] {
+            assert!(duration(bad).is_err_and(|why| why.contains("250ms")), "{bad:?}");
+        }
+        assert!(duration("99999999999999999999h").is_err_and(|why| why.contains("too long")));
+    }
+
+    #[test]
+    fn permits_are_some_of_a_number() {
+        assert_eq!(permits("2/5"), Ok(Permits { n: 2, of: 5 }));
+        for bad in ["", "x", "2", "0/5", "6/5", "0/0", "-1/5", "+1/5", "1/", "/5", "1/2/3", "1/4294967296"] {
+            assert!(permits(bad).is_err_and(|why| !why.is_empty()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn spans_read_like_speech() {
+        let text = |millis| Span(Duration::from_millis(millis)).to_string();
+        assert_eq!(
+            [250, 1_000, 8_249, 12_999, 725_000, 12_000_000, 180_000_000].map(text),
+            ["250ms", "1s", "8.2s", "12s", "12m05s", "3h20m", "2d02h"]
+        );
+    }
+}
