@@ -18,8 +18,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, without input, and with no store of the user who runs the tests.
 pub(crate) fn tidelock<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidelock"));
-    command.args(args).stdin(Stdio::null()).env_remove("TIDELOCK_URL");
+    // Whoever started the tests may ignore signals (nohup, a job in the background): tidelock would
+    // rightly do the same.
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal", env!("CARGO_BIN_EXE_tidelock")])
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("TIDELOCK_URL");
     command.env("HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("XDG_STATE_HOME").env_remove("TIDELOCK_DIR");
     command
 }
