@@ -156,7 +156,7 @@ pub(crate) struct Break {
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock doctor
-  tidelock doctor --url redis://cache.example:6379 --json")]
+  tidelock doctor --url file:/var/lib/shop --json")]
 pub(crate) struct Doctor {
     /// Print a JSON object
     #[arg(long)]
