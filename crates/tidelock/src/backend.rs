@@ -189,23 +189,30 @@ pub struct News {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// It became a holder.
     Granted(Grant),
-    /// Somebody took it out of line.
-    Gone,
+    /// Somebody put it out of line, for this reason.
+    Evicted(Arc<str>),
     /// Something moved: asking how it stands is worth a round trip.
     Ask,
 }
 
 /// Why a claim leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// Its client is done with it.
     Done,
-    /// Somebody else puts it out; its client is told.
-    Evicted,
+    /// Somebody else puts it out, for a reason that its client is told.
+    Evicted(Arc<str>),
+}
+
+impl Leave {
+    /// Somebody else puts it out, for this reason.
+    pub fn evicted(reason: &str) -> Self {
+        Self::Evicted(reason.into())
+    }
 }
 
 /// Which locks to look at.

@@ -33,6 +33,7 @@ use crate::{
     name::Name,
     options::option_methods,
     rw_lock, semaphore,
+    ticket::Ticket,
     token::Token,
 };
 
@@ -123,8 +124,24 @@ impl Locks {
     ///
     /// # Errors
     /// As [`Locks::evict`](crate::Locks::evict).
-    pub fn evict(&self, name: &str, claim: ClaimId) -> Result<()> {
-        block_on(self.0.evict(name, claim))
+    pub fn evict(&self, name: &str, claim: ClaimId, reason: &str) -> Result<()> {
+        block_on(self.0.evict(name, claim, reason))
+    }
+
+    /// Renews a lock that was left behind.
+    ///
+    /// # Errors
+    /// As [`Locks::renew`](crate::Locks::renew).
+    pub fn renew(&self, ticket: &Ticket) -> Result<()> {
+        block_on(self.0.renew(ticket))
+    }
+
+    /// Gives back a lock that was left behind.
+    ///
+    /// # Errors
+    /// As [`Locks::release`](crate::Locks::release).
+    pub fn release(&self, ticket: &Ticket) -> Result<()> {
+        block_on(self.0.release(ticket))
     }
 
     /// Ends the client; says how many locks were cut off.
@@ -268,6 +285,14 @@ impl Guard {
     /// As [`Guard::release`](crate::Guard::release).
     pub fn release(self) -> Result<()> {
         block_on(self.0.release())
+    }
+
+    /// Leaves the lock to whoever has the ticket.
+    ///
+    /// # Errors
+    /// As [`Guard::leave_behind`](crate::Guard::leave_behind).
+    pub fn leave_behind(self) -> Result<Ticket> {
+        self.0.leave_behind()
     }
 }
 

@@ -163,6 +163,8 @@ pub struct Claim {
     pub ttl: Duration,
     /// What people see.
     pub label: Arc<str>,
+    /// Whether a hold outlives its client: then only its lease ends it. A place in line never does.
+    pub detached: bool,
 }
 
 /// The store's yes.

@@ -16,6 +16,7 @@ use crate::{
     owner,
     rw_lock::RwLock,
     semaphore::Semaphore,
+    ticket::Ticket,
 };
 
 /// A connection to a store, and the way to its locks.
@@ -152,15 +153,49 @@ impl Locks {
     }
 
     /// Puts a claim, seen by [`look`](Self::look), out of line. Its holder learns that the lock is
-    /// lost; the next holder's token is larger.
+    /// lost and, where the store can tell it, for which reason; the next holder's token is larger.
     ///
     /// # Errors
-    /// As [`look`](Self::look).
+    /// As [`look`](Self::look), and [`InvalidOption`](crate::ErrorKind::InvalidOption) when the
+    /// reason is longer than 128 bytes or has a control character.
     ///
     /// # Cancel safety
     /// It may or may not have happened.
-    pub async fn evict(&self, name: &str, claim: ClaimId) -> Result<()> {
-        self.engine.evict(&Name::new(name)?, claim).await
+    pub async fn evict(&self, name: &str, claim: ClaimId, reason: &str) -> Result<()> {
+        self.engine.evict(&Name::new(name)?, claim, owner::reason(reason)?).await
+    }
+
+    /// Renews a lock that was [left behind](crate::Guard::leave_behind): its ttl begins again.
+    ///
+    /// # Errors
+    /// [`Lost`](crate::ErrorKind::Lost) when it lapsed, was given back or taken away before;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) by the store.
+    ///
+    /// # Cancel safety
+    /// It may or may not have happened.
+    pub async fn renew(&self, ticket: &Ticket) -> Result<()> {
+        self.engine.renew_left(&ticket.claim()).await
+    }
+
+    /// Gives back a lock that was [left behind](crate::Guard::leave_behind).
+    ///
+    /// # Errors
+    /// As [`renew`](Self::renew).
+    ///
+    /// # Cancel safety
+    /// It may or may not have happened.
+    pub async fn release(&self, ticket: &Ticket) -> Result<()> {
+        self.engine.release_left(&ticket.claim()).await
+    }
+
+    /// The upper half of the ids of this client's claims, as [`look`](Self::look) shows them.
+    pub fn client_id(&self) -> ClientId {
+        self.engine.client()
+    }
+
+    /// The URL schemes that this build knows, each a store.
+    pub fn schemes() -> &'static [&'static str] {
+        connect::SCHEMES
     }
 
     /// What the store can do.

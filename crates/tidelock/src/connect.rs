@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// The schemes that this build knows.
-const SCHEMES: &[&str] = if cfg!(all(unix, feature = "file")) { &["file", "memory"] } else { &["memory"] };
+pub(crate) const SCHEMES: &[&str] =
+    if cfg!(all(unix, feature = "file")) { &["file", "memory"] } else { &["memory"] };
 
 /// Connects the store of a URL on behalf of a client.
 pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {

@@ -58,6 +58,8 @@ pub enum LossReason {
     Expired,
     /// The store does not know the claim any more: it lapsed, was evicted, or the store forgot.
     Gone,
+    /// Somebody put it out by force, and the store said so.
+    Evicted,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
     /// The client was shut down while it was held.
@@ -154,6 +156,16 @@ impl Error {
         )
     }
 
+    pub(crate) fn not_detached(name: &Name) -> Self {
+        Self::new(
+            ErrorKind::InvalidOption,
+            Some(name),
+            format!(
+                "lock {name:?} ends with its process and cannot be left behind: ask for it with detached(true)"
+            ),
+        )
+    }
+
     pub(crate) fn would_block() -> Self {
         Self::new(
             ErrorKind::WouldBlock,
@@ -220,9 +232,20 @@ impl Error {
                 format!("no renewal confirmed for {} of a {} lease", Span(silent), Span(ttl))
             }
             LossReason::Gone => "the store does not know the claim any more".to_owned(),
+            LossReason::Evicted => "it was taken away by force".to_owned(),
             LossReason::MaxHold => "it was held for as long as max_hold allows".to_owned(),
             LossReason::Closed => "its client was shut down".to_owned(),
         };
+        Self::lost_because(store, name, &why)
+    }
+
+    /// Lost by force, with what whoever did it said.
+    pub(crate) fn evicted(store: &str, name: &Name, reason: &str) -> Self {
+        let said = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+        Self::lost_because(store, name, &format!("it was taken away by force{said}"))
+    }
+
+    fn lost_because(store: &str, name: &Name, why: &str) -> Self {
         Self::new(
             ErrorKind::Lost,
             Some(name),

@@ -84,6 +84,7 @@ pub(crate) fn lost(store: &'static str, name: &Name, reason: LossReason) {
     let reason = match reason {
         LossReason::Expired => "expired",
         LossReason::Gone => "gone",
+        LossReason::Evicted => "evicted",
         LossReason::MaxHold => "max_hold",
         LossReason::Closed => "closed",
     };

@@ -8,6 +8,7 @@ use crate::{
     engine::{Held, Holding},
     error::Result,
     events,
+    ticket::Ticket,
 };
 
 /// A lock that is held. Dropping it gives it back.
@@ -48,6 +49,17 @@ impl Guard {
     /// The lock is given back even if the future is dropped.
     pub async fn release(self) -> Result<()> {
         self.0.release().await
+    }
+
+    /// Leaves the lock held and gives it to whoever has the ticket, in this process or another, now
+    /// or after this one has ended. From here on nobody renews it but
+    /// [`Locks::renew`](crate::Locks::renew), and its ttl is counted.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) when it was not asked for with
+    /// `detached(true)`; then it is given back. [`Lost`](crate::ErrorKind::Lost) when it was lost before.
+    pub fn leave_behind(self) -> Result<Ticket> {
+        self.0.leave_behind()
     }
 
     /// Runs work under the lock, stops it when the lock is lost, and gives the lock back.

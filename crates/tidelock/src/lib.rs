@@ -43,6 +43,7 @@ mod semaphore;
 mod shards;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod ticket;
 mod token;
 
 pub use self::{
@@ -57,6 +58,7 @@ pub use self::{
     owner::{MAX_OWNER_BYTES, Owner},
     rw_lock::RwLock,
     semaphore::Semaphore,
+    ticket::Ticket,
     token::Token,
 };
 

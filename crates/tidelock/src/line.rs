@@ -45,7 +45,7 @@ pub struct StoreTime {
 }
 
 /// Something that a claim's client should hear.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// Whose claim.
     pub id: ClaimId,
@@ -139,8 +139,8 @@ impl Line {
             return false;
         };
         self.remove(index);
-        if why == Leave::Evicted {
-            effects.push(Effect { id, what: What::Gone });
+        if let Leave::Evicted(reason) = why {
+            effects.push(Effect { id, what: What::Evicted(reason) });
         }
         self.advance(at, effects);
         true

@@ -25,6 +25,7 @@ pub(crate) struct Options {
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<Owner>,
     pub(crate) label: Arc<str>,
+    pub(crate) detached: bool,
     /// The first mistake made while setting them; said when the lock is asked for.
     mistake: Option<Error>,
 }
@@ -38,6 +39,7 @@ impl Options {
             wait: None,
             owner: None,
             label,
+            detached: false,
             mistake: None,
         }
     }
@@ -72,6 +74,11 @@ impl Options {
                 "max_hold is zero, so the lock would be lost at once: leave it out or set a longer one",
             ));
         }
+        if self.detached && self.owner.is_some() {
+            return Err(Error::invalid_option(
+                "a detached lock is known by its ticket and has no owner: leave one of them out",
+            ));
+        }
         check_permits(share, abilities)?;
         Ok(Request {
             name,
@@ -81,6 +88,7 @@ impl Options {
             auto_renew: self.auto_renew,
             max_hold: self.max_hold,
             label: &self.label,
+            detached: self.detached,
             store_reenters: abilities.reentry,
         })
     }
@@ -161,6 +169,17 @@ macro_rules! option_methods {
         #[must_use]
         pub fn owner(mut self, owner: impl AsRef<str>) -> Self {
             self.$($reach).+.options.set_owner(owner.as_ref());
+            self
+        }
+
+        /// Whether the lock may outlive this process: see
+        /// [`leave_behind`](crate::Guard::leave_behind). Default: no.
+        ///
+        /// Then the death of this process does not free it before its ttl is over, even on a store
+        /// that would notice at once.
+        #[must_use]
+        pub fn detached(mut self, detached: bool) -> Self {
+            self.$($reach).+.options.detached = detached;
             self
         }
 

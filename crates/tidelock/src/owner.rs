@@ -51,6 +51,14 @@ pub(crate) fn label(text: &str) -> Result<Arc<str>, Error> {
     Ok(text.into())
 }
 
+/// Checks what whoever takes a lock away by force says: shown to people.
+pub(crate) fn reason(text: &str) -> Result<Arc<str>, Error> {
+    if !text.is_empty() {
+        check("reason", text)?;
+    }
+    Ok(text.into())
+}
+
 /// What people see of this process when nothing else was said: program and process id.
 pub(crate) fn default_label() -> Arc<str> {
     let program = std::env::args_os()

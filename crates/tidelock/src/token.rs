@@ -35,6 +35,11 @@ impl Token {
         Self(epoch << HAND_OFF_BITS | u64::from(hand_off))
     }
 
+    /// A number that was written down before.
+    pub(crate) fn from_u64(raw: u64) -> Self {
+        Self(raw)
+    }
+
     /// The number to send to the protected resource.
     pub fn get(self) -> u64 {
         self.0

@@ -110,7 +110,7 @@ fn the_blocking_facade_renews_while_the_caller_computes() {
     assert!(guard.is_held(), "the caller never came back to a runtime, and still it is held");
     assert!(locks.mutex("x").try_lock().unwrap().is_none());
     let seen = locks.look(&["x"]).unwrap();
-    locks.evict("x", seen[0].holders[0].id).unwrap();
+    locks.evict("x", seen[0].holders[0].id, "").unwrap();
     assert!(hear.recv_timeout(Duration::from_secs(10)).unwrap().is_lost());
     assert!(guard.release().unwrap_err().is_lost());
     let both = locks.lock_all(["x", "y"]).unwrap();

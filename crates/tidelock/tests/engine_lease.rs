@@ -94,10 +94,11 @@ async fn an_evicted_holder_is_told_at_once() {
     let (a, b) = (client(&store, 1), client(&store, 2));
     let guard = a.locks.mutex("x").lock().await.unwrap();
     let seen = b.locks.look(&["x"]).await.unwrap();
-    b.locks.evict("x", seen[0].holders[0].id).await.unwrap();
+    b.locks.evict("x", seen[0].holders[0].id, "maintenance").await.unwrap();
     let asked = Instant::now();
-    guard.lost().await;
+    let why = guard.lost().await;
     assert!(asked.elapsed() < Duration::from_millis(5));
+    assert!(why.to_string().contains("taken away by force (maintenance)"), "{why}");
     let next = b.locks.mutex("x").try_lock().await.unwrap().unwrap();
     assert!(next.token() > guard.token());
 }

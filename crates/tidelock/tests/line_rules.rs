@@ -127,7 +127,7 @@ proptest! {
             prop_assert!(player.line.leave(id, Leave::Done, player.at, &mut Vec::new()));
             let view = player.view();
             let mut effects = Vec::new();
-            prop_assert!(!player.line.leave(id, Leave::Evicted, player.at, &mut effects));
+            prop_assert!(!player.line.leave(id, Leave::evicted("by hand"), player.at, &mut effects));
             prop_assert_eq!((player.view(), effects), (view, Vec::new()), "leaving twice freed somebody");
         }
         prop_assert!(player.line.is_empty());

@@ -86,6 +86,7 @@ async fn claim_that_waits_rides_when_its_owner_gets_the_lock() {
             owner: owner.map(|owner| tidelock::Owner::new(owner).unwrap()),
             ttl: Duration::from_secs(30),
             label: "x".into(),
+            detached: false,
         })
     };
     let (holds, first, second) = (claim(1, None), claim(2, Some("ann")), claim(3, Some("ann")));
@@ -115,6 +116,7 @@ async fn names_whose_claims_lapsed_are_forgotten() {
             owner: None,
             ttl: Duration::from_millis(50),
             label: "x".into(),
+            detached: false,
         })
     };
     for i in 0..5_000 {

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: &Break) -> Result<Exit, Trouble> {
     for holder in holders {
         // This very claim and not the lock: if it was given back meanwhile, whoever holds it now is
         // not the one that was meant.
-        if let Err(error) = locks.evict(&args.name, holder.id).await {
+        if let Err(error) = locks.evict(&args.name, holder.id, &args.reason).await {
             // What is done is done, and has to be told.
             output::text(&text)?;
             return Err(error.into());

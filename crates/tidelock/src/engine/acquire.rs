@@ -153,6 +153,7 @@ impl Engine {
             owner: request.owner.cloned(),
             ttl: request.ttl,
             label: Arc::clone(request.label),
+            detached: request.detached,
         };
         LeasedClaim::new(claim, serial, request.auto_renew, asked)
     }

@@ -13,6 +13,7 @@ use crate::{
     defect::Defect,
     error::{Error, LossReason, Result},
     name::Name,
+    ticket::Ticket,
     token::Token,
 };
 
@@ -54,6 +55,19 @@ impl Held {
 
     pub(crate) fn holding(&self) -> &Holding {
         &self.0
+    }
+
+    /// Leaves it to whoever has its ticket.
+    pub(crate) fn leave_behind(self) -> Result<Ticket> {
+        let hand = &self.0.0;
+        let Hand { engine, leased, token, .. } = &**hand;
+        if !leased.claim.detached {
+            return Err(Error::not_detached(&leased.claim.name));
+        }
+        let left = engine.leave_behind(leased);
+        hand.grip.store(if left.is_ok() { RELEASED } else { LOST }, Ordering::SeqCst);
+        leased.tell();
+        left.map(|()| Ticket::new(&leased.claim, *token))
     }
 
     /// Gives it back and waits until the store or the next task of this process has it.

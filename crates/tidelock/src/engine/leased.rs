@@ -41,6 +41,8 @@ pub(super) struct Cell {
     pub(super) lease: Lease,
     /// The grant, once it is known, and when it became known.
     held: Option<(Grant, Moment)>,
+    /// What whoever evicted it said.
+    evicted_for: Option<Arc<str>>,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
     /// Where the keeper has it.
@@ -61,7 +63,13 @@ impl LeasedClaim {
             claim: Arc::new(claim),
             cohort,
             auto_renew,
-            cell: Mutex::new(Cell { lease, held: None, ask_at: None, spot: Spot::Nowhere }),
+            cell: Mutex::new(Cell {
+                lease,
+                held: None,
+                evicted_for: None,
+                ask_at: None,
+                spot: Spot::Nowhere,
+            }),
             changed: Notify::new(),
             young_slot: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
@@ -100,6 +108,16 @@ impl LeasedClaim {
             State::Lost(reason) => reason,
             _ => LossReason::Gone,
         }
+    }
+
+    /// Keeps what is to be told to its holder.
+    pub(super) fn note_eviction(&self, reason: &Arc<str>) {
+        self.cell().evicted_for = Some(Arc::clone(reason));
+    }
+
+    /// What whoever evicted it said, if anything.
+    pub(super) fn evicted_for(&self) -> Option<Arc<str>> {
+        self.cell().evicted_for.clone()
     }
 
     /// Its ttl, and for how long the store has not confirmed it.

@@ -51,13 +51,14 @@ pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop
 
 impl Engine {
     fn hear(self: &Arc<Self>, news: &News) {
-        match news.what {
+        match &news.what {
             What::Granted(_)
                 if self.defects.has(Defect::NoFallback) && news.id.serial().is_multiple_of(8) => {}
-            What::Granted(grant) => self.granted(&news.name, news.id, grant, None, self.clock.now()),
-            What::Gone => {
+            What::Granted(grant) => self.granted(&news.name, news.id, *grant, None, self.clock.now()),
+            What::Evicted(reason) => {
                 if let Some(leased) = self.find(news) {
-                    self.lost(&leased, LossReason::Gone);
+                    leased.note_eviction(reason);
+                    self.lost(&leased, LossReason::Evicted);
                 }
             }
             What::Ask => {

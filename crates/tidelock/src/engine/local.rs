@@ -140,6 +140,10 @@ impl LocalLine {
 /// Guards of one owner share a claim if they asked for the same: then re-entry costs no message.
 /// One with a limit of its own enters the store's line with a claim of its own and rides there.
 fn stands_alone(request: &Request<'_>) -> bool {
+    if request.detached {
+        // Left behind, it takes its claim along.
+        return true;
+    }
     match request.owner {
         Some(_) => request.max_hold.is_some() && request.store_reenters,
         // A lease that is not renewed is worth less to the next.

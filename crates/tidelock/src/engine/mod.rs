@@ -10,12 +10,14 @@
 //! | [`schedule`] | which claim the keeper looks at when |
 //! | [`listen`] | what a push means, and what happens when one is missed |
 //! | [`release`] | giving back: hand-off, leave, orphans |
+//! | [`detach`] | holds that outlive their process |
 //! | [`tasks`] | the only place that spawns |
 //!
 //! Order of locks: shard of the local table, then the cell of a claim, then the keeper's schedule.
 //! None of them is held over an await, and no guard is dropped under one.
 
 mod acquire;
+mod detach;
 mod held;
 mod keeper;
 mod lease;
@@ -105,6 +107,10 @@ impl Engine {
         &self.backend
     }
 
+    pub(crate) fn client(&self) -> ClientId {
+        self.client
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -127,8 +133,8 @@ impl Engine {
     }
 
     /// Puts a claim of anybody out of line; its client is told.
-    pub(crate) async fn evict(&self, name: &Name, id: ClaimId) -> Result<()> {
-        let call = self.backend.leave(name, id, Leave::Evicted);
+    pub(crate) async fn evict(&self, name: &Name, id: ClaimId, reason: Arc<str>) -> Result<()> {
+        let call = self.backend.leave(name, id, Leave::Evicted(reason));
         call.await.map_err(|failure| Error::failure(self.store(), Some(name), &failure))
     }
 

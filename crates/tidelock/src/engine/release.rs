@@ -195,7 +195,10 @@ impl Engine {
     /// What to tell the holder of a claim that was lost.
     pub(super) fn loss_of(&self, leased: &LeasedClaim, reason: LossReason) -> Error {
         let (ttl, silent) = leased.silence(self.clock.now());
-        Error::lost(self.store(), &leased.claim.name, reason, ttl, silent)
+        match (reason, leased.evicted_for()) {
+            (LossReason::Evicted, Some(why)) => Error::evicted(self.store(), &leased.claim.name, &why),
+            _ => Error::lost(self.store(), &leased.claim.name, reason, ttl, silent),
+        }
     }
 
     /// Gives a claim back, first from the caller's context, then from a task.

@@ -25,6 +25,7 @@ pub(crate) struct Request<'a> {
     pub(crate) auto_renew: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: &'a Arc<str>,
+    pub(crate) detached: bool,
     /// Whether the store lets an owner re-enter with another claim.
     pub(crate) store_reenters: bool,
 }

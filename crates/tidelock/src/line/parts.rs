@@ -115,6 +115,7 @@ mod tests {
             owner,
             ttl: Duration::from_millis(40 + serial),
             label: "test".into(),
+            detached: false,
         })
     }
 
@@ -127,7 +128,7 @@ mod tests {
             0 | 1 => format!("{:?}", line.enter(&claim, Ask::Queue, at, &mut effects)),
             2 => format!("{:?}", line.enter(&claim, Ask::Try, at, &mut effects)),
             3 => format!("{:?}", line.renew(claim.id, at, &mut effects)),
-            _ => format!("{:?}", line.leave(claim.id, Leave::Evicted, at, &mut effects)),
+            _ => format!("{:?}", line.leave(claim.id, Leave::evicted("by hand"), at, &mut effects)),
         };
         format!("{answer} {effects:?} {:?}", line.look(&claim.name, at))
     }

@@ -137,7 +137,7 @@ impl<'a> Play<'a> {
             56..66 => return self.renew_some().await,
             66..84 => (self.some(holds), Leave::Done),
             84..90 => (self.some(|known| known.is == Is::In), Leave::Done),
-            90..94 => (self.some(|known| known.is == Is::In), Leave::Evicted),
+            90..94 => (self.some(|known| known.is == Is::In), Leave::evicted("compare")),
             94..98 => (self.some(|known| known.is != Is::In), Leave::Done),
             _ => return self.lapse().await,
         };
@@ -268,10 +268,11 @@ impl<'a> Play<'a> {
         let Known { claim, client, line, .. } = &self.known[index];
         let (claim, line) = (Arc::clone(claim), *line);
         // Anybody may put a claim out; only its client gives it back.
-        let by = if why == Leave::Evicted { self.rng.below(CLIENTS as u64) as usize } else { *client };
-        self.clients[by].leave_as(&claim, why).await;
+        let by =
+            if matches!(why, Leave::Evicted(_)) { self.rng.below(CLIENTS as u64) as usize } else { *client };
+        self.clients[by].leave_as(&claim, why.clone()).await;
         let (at, mut effects) = (self.now(), Vec::new());
-        let was_there = self.lines[line].line.leave(claim.id, why, at, &mut effects);
+        let was_there = self.lines[line].line.leave(claim.id, why.clone(), at, &mut effects);
         self.known[index].is = Is::Over;
         self.note("leave", index, (why, was_there));
         self.follow(line, effects).await
@@ -332,23 +333,25 @@ impl<'a> Play<'a> {
         let Some(index) = self.index_of(news.id) else {
             return Err(format!("news of a claim that nobody made: {news:?}"));
         };
-        self.note("news of", index, news.what);
+        self.note("news of", index, &news.what);
         let known = &mut self.known[index];
         if known.claim.name != news.name {
             return differ(&format!("the name in news of #{index}"), &news.name, &known.claim.name);
         }
-        match (news.what, known.epoch) {
+        match (&news.what, known.epoch) {
             (What::Ask, _) => Ok(()),
             (What::Granted(grant), Some(model)) => {
                 known.awaits_news = false;
                 self.granted(index, model, grant.epoch)
             }
             (What::Granted(_), None) => Err(format!("the store says that #{index} holds, and it does not")),
-            (What::Gone, _) if known.is == Is::Over => {
+            (What::Evicted(reason), _) if known.is == Is::Over && &**reason == "compare" => {
                 known.awaits_news = false;
                 Ok(())
             }
-            (What::Gone, _) => Err(format!("the store says that #{index} is gone, and it is not")),
+            (What::Evicted(reason), _) => {
+                Err(format!("the store says that #{index} was evicted ({reason}), and it was not"))
+            }
         }
     }
 

@@ -280,8 +280,8 @@ impl FaultyStore {
         let Some(inbox) = state.inboxes.get(&client).filter(|_| !lost).cloned() else { return };
         for _ in 0..copies {
             let (journey, inbox) = (state.journey(), inbox.clone());
-            let news = News { name: name.clone(), id: effect.id, what: effect.what };
-            if effect.what == What::Gone {
+            let news = News { name: name.clone(), id: effect.id, what: effect.what.clone() };
+            if matches!(effect.what, What::Evicted(_)) {
                 state.note_gone(name, effect.id, now + journey);
             }
             tokio::spawn(async move {
@@ -376,6 +376,7 @@ fn nobody(name: &Name, ttl: Duration) -> Arc<Claim> {
         owner: None,
         ttl,
         label: "restart rule".into(),
+        detached: false,
     })
 }
 
@@ -454,7 +455,7 @@ impl Backend for FaultyBackend {
             store.change(state, &name, now, |line, at, effects| {
                 let holder = || line.look(&name, at).holders.first().map(|holder| holder.id);
                 let id = if store.defects.has(Defect::LeaveWithoutId) { holder().unwrap_or(id) } else { id };
-                line.leave(id, why, at, effects);
+                line.leave(id, why.clone(), at, effects);
             });
         };
         self.store.send(self.client, work, |_, _, _| ())

@@ -91,6 +91,7 @@ mod tests {
             owner: None,
             ttl: Duration::from_secs(1),
             label: Arc::from("test"),
+            detached: false,
         };
         ClaimView::new(&claim, epoch, Duration::ZERO, Duration::ZERO)
     }

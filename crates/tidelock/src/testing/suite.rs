@@ -232,7 +232,7 @@ impl World {
     /// Puts the first holder out.
     pub async fn evict_holder(&self, name: &str) {
         let view = self.seen(name).await.expect("somebody holds it");
-        let call = self.eyes.leave(&view.name, view.holders[0].id, Leave::Evicted);
+        let call = self.eyes.leave(&view.name, view.holders[0].id, Leave::evicted("by hand"));
         call.await.expect("the store answers");
     }
 
@@ -322,6 +322,7 @@ impl Raw {
             owner: owner.map(|owner| Owner::new(owner).expect("cases name proper owners")),
             ttl,
             label: "suite".into(),
+            detached: false,
         })
     }
 

@@ -167,8 +167,8 @@ impl Rules for Naive {
         self.reap(at, effects);
         let Some(index) = self.spots.iter().position(|spot| spot.id == id) else { return false };
         self.spots.remove(index);
-        if why == Leave::Evicted {
-            effects.push(Effect { id, what: What::Gone });
+        if let Leave::Evicted(reason) = why {
+            effects.push(Effect { id, what: What::Evicted(reason) });
         }
         self.advance(at, effects);
         true

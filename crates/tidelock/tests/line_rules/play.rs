@@ -69,7 +69,7 @@ impl Dice {
             0..4 => Op::Again(self.0 as usize),
             4..8 => Op::Renew(self.0 as usize),
             8..19 => Op::Leave(self.0 as usize, Leave::Done),
-            19..22 => Op::Leave(self.0 as usize, Leave::Evicted),
+            19..22 => Op::Leave(self.0 as usize, Leave::evicted("play")),
             22 => Op::LeaveUnknown,
             23..26 => Op::Pass(self.roll(120)),
             _ => Op::Enter {
@@ -137,6 +137,7 @@ impl<R: Rules> Player<R> {
             owner: owner.map(|owner| Owner::new(&format!("owner-{owner}")).expect("an owner")),
             ttl: Duration::from_millis(ttl),
             label: "test".into(),
+            detached: false,
         });
         self.claims.push(Arc::clone(&claim));
         claim
@@ -194,7 +195,9 @@ impl<R: Rules> Player<R> {
             }
             (Op::Again(_), Some(claim)) => Answer::Entered(self.line.enter(claim, Ask::Queue, at, effects)),
             (Op::Renew(_), Some(claim)) => Answer::Stands(self.line.renew(claim.id, at, effects)),
-            (Op::Leave(_, why), Some(claim)) => Answer::Left(self.line.leave(claim.id, *why, at, effects)),
+            (Op::Leave(_, why), Some(claim)) => {
+                Answer::Left(self.line.leave(claim.id, why.clone(), at, effects))
+            }
             (Op::LeaveUnknown, _) => Answer::Left(self.line.leave(unknown(), Leave::Done, at, effects)),
             (Op::Pass(ms), _) => {
                 self.pass(*ms);

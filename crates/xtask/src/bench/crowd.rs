@@ -104,6 +104,7 @@ async fn line_of_clients(waiters: u32) -> Result<Duration, Failure> {
                 owner: None,
                 ttl: Duration::from_secs(30),
                 label: Arc::clone(&label),
+                detached: false,
             };
             (backend, Arc::new(claim))
         })

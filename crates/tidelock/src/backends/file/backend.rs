@@ -83,12 +83,12 @@ impl Backend for FileBackend {
     }
 
     fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
-        match self.store.try_leave(name, id, why) {
+        match self.store.try_leave(name, id, &why) {
             Ok(Some(())) => Call::now(Ok(())),
             Err(failure) => Call::now(Err(failure)),
             Ok(None) => {
                 let (store, name) = (Arc::clone(&self.store), name.clone());
-                Call::later(async move { store.until_free(&name, || store.try_leave(&name, id, why)).await })
+                Call::later(async move { store.until_free(&name, || store.try_leave(&name, id, &why)).await })
             }
         }
     }

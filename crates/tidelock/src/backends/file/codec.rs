@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! record  length u32 | name: length u16, text | last epoch u64 | claims u32 | claim …
-//! claim   id u128 | share u8, n u32, of u32 | ttl u64 | since u64 | lapses u64
+//! claim   id u128 | share u8 (and 128 if detached), n u32, of u32 | ttl u64 | since u64 | lapses u64
 //!         | hold u8 (0 no, 1 yes, 2 rides) | epoch u64 | held since u64
 //!         | owner: length u8, text (0 is none) | label: length u8, text
 //! ```
@@ -140,10 +140,14 @@ impl Record<'_> {
     }
 }
 
+/// Marks a share whose hold outlives its client.
+const DETACHED: u8 = 128;
+
 fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
     let (share, n, of) = (reader.u8()?, reader.u32()?, reader.u32()?);
-    let share = match share {
+    let detached = share & DETACHED != 0;
+    let share = match share & !DETACHED {
         0 => Share::Exclusive,
         1 => Share::Shared,
         2 => Share::Permits { n, of },
@@ -159,7 +163,7 @@ fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
     let label = reader.u8()? as usize;
     let label = reader.text(label)?.into();
-    let claim = Claim { id, name: name.clone(), share, owner, ttl, label };
+    let claim = Claim { id, name: name.clone(), share, owner, ttl, label, detached };
     Some(Part { claim: Arc::new(claim), since, lapses, hold })
 }
 
@@ -187,7 +191,7 @@ fn write_part(out: &mut Vec<u8>, part: &Part) {
         Share::Shared => (1, 0, 0),
         Share::Permits { n, of } => (2, n, of),
     };
-    out.push(share);
+    out.push(if claim.detached { share | DETACHED } else { share });
     out.extend_from_slice(&n.to_le_bytes());
     out.extend_from_slice(&of.to_le_bytes());
     out.extend_from_slice(&nanos(claim.ttl).to_le_bytes());
@@ -204,7 +208,7 @@ fn write_part(out: &mut Vec<u8>, part: &Part) {
     write_text(out, &claim.label);
 }
 
-/// Owners and labels have 128 bytes at most; a longer label of somebody who built a claim by hand
+/// Owners, labels and reasons have 128 bytes at most; a longer one of somebody who built it by hand
 /// is cut, because it is for people only.
 fn write_text(out: &mut Vec<u8>, text: &str) {
     let mut len = text.len().min(255);
@@ -224,17 +228,17 @@ pub(super) enum Ring {
     Moved(ClaimId),
 }
 
-/// No doorbell is longer: the longest name, and the numbers before it.
-pub(super) const LONGEST_RING: usize = 64 + crate::MAX_NAME_BYTES;
+/// No doorbell is longer: the numbers, the longest reason and the longest name.
+pub(super) const LONGEST_RING: usize = 64 + 255 + crate::MAX_NAME_BYTES;
 
 impl Ring {
     pub(super) fn write(&self) -> Vec<u8> {
-        let (kind, id, grant, name) = match self {
-            Self::Moved(id) => (0_u8, id, None, ""),
+        let (kind, id, grant, reason, name) = match self {
+            Self::Moved(id) => (0_u8, id, None, "", ""),
             Self::News(News { name, id, what }) => match what {
-                What::Granted(grant) => (1, id, Some(grant), name.as_str()),
-                What::Gone => (2, id, None, name.as_str()),
-                What::Ask => (3, id, None, name.as_str()),
+                What::Granted(grant) => (1, id, Some(grant), "", name.as_str()),
+                What::Evicted(reason) => (2, id, None, &**reason, name.as_str()),
+                What::Ask => (3, id, None, "", name.as_str()),
             },
         };
         let mut out = Vec::with_capacity(64 + name.len());
@@ -243,6 +247,7 @@ impl Ring {
         out.extend_from_slice(&grant.map_or(0, |grant| grant.epoch).to_le_bytes());
         out.extend_from_slice(&grant.map_or(0, |grant| nanos(grant.ttl)).to_le_bytes());
         out.extend_from_slice(&grant.map_or(0, |grant| grant.waiting).to_le_bytes());
+        write_text(&mut out, reason);
         out.extend_from_slice(name.as_bytes());
         out
     }
@@ -252,10 +257,12 @@ impl Ring {
         let kind = reader.u8()?;
         let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
         let (epoch, ttl, waiting) = (reader.u64()?, Duration::from_nanos(reader.u64()?), reader.u32()?);
+        let reason = reader.u8()? as usize;
+        let reason = reader.text(reason)?;
         let what = match kind {
             0 => return Some(Self::Moved(id)),
             1 => What::Granted(Grant { epoch, ttl, waiting }),
-            2 => What::Gone,
+            2 => What::Evicted(reason.into()),
             3 => What::Ask,
             _ => return None,
         };
@@ -282,6 +289,7 @@ mod tests {
                 owner: (serial % 2 == 0).then(|| Owner::new("ann").unwrap()),
                 ttl: Duration::from_secs(30),
                 label: "test 🔒".into(),
+                detached: serial == 3,
             };
             let at = StoreTime { lease: Moment::from_nanos(5 + serial), micros: 77 };
             line.enter(&Arc::new(claim), Ask::Queue, at, &mut Vec::new());
@@ -317,7 +325,9 @@ mod tests {
         let id = ClaimId::from_u128(7 << 70 | 5);
         let grant = Grant { epoch: 5, ttl: Duration::from_secs(3), waiting: 2 };
         let news = |what| Ring::News(News { name: Name::new("x").unwrap(), id, what });
-        for ring in [Ring::Moved(id), news(What::Granted(grant)), news(What::Gone), news(What::Ask)] {
+        for ring in
+            [Ring::Moved(id), news(What::Granted(grant)), news(What::Evicted("why".into())), news(What::Ask)]
+        {
             let bytes = ring.write();
             assert_eq!(Ring::read(&bytes), Some(ring));
             assert_eq!(Ring::read(&bytes[..20]), None);

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     backend::{Claim, ClaimId, ClientId, Failure, Grant, Leave, News, What},
-    line::Line,
+    line::{Line, Part},
     name::Name,
 };
 
@@ -92,7 +92,8 @@ impl FileStore {
 
     fn try_evict(&self, name: &Name, dead: &[ClientId]) -> Result<Option<Rings>, Failure> {
         let changed = self.try_change(name, |line, at, effects| {
-            let ids: Vec<_> = ids(line).into_iter().filter(|id| dead.contains(&id.client())).collect();
+            let gone = line.parts().filter(ends_with_its_client).map(|part| part.claim.id);
+            let ids: Vec<_> = gone.filter(|id| dead.contains(&id.client())).collect();
             // From behind, so that none of them is granted anything on the way out.
             for id in ids.iter().rev() {
                 line.leave(*id, Leave::Done, at, effects);
@@ -231,6 +232,11 @@ impl FileStore {
     }
 }
 
+/// Whether a claim goes when its client does: one that was left behind holds until its lease ends.
+pub(super) fn ends_with_its_client(part: &Part) -> bool {
+    !part.claim.detached || part.hold.is_none()
+}
+
 pub(super) fn ids(line: &Line) -> Vec<ClaimId> {
     line.parts().map(|part| part.claim.id).collect()
 }
@@ -238,16 +244,17 @@ pub(super) fn ids(line: &Line) -> Vec<ClaimId> {
 /// Whose death would move a claim that waits: for the first, all who hold; for the others, the one
 /// before. So each claim in line is watched by one, not by all.
 fn ahead_of(line: &Line, id: ClaimId) -> Vec<ClientId> {
-    let ids = ids(line);
-    let at = ids.iter().position(|other| *other == id).unwrap_or(0);
-    let mut clients: Vec<_> = watched_from(&ids, line.holders(), at).iter().map(|id| id.client()).collect();
+    let parts: Vec<_> = line.parts().collect();
+    let at = parts.iter().position(|part| part.claim.id == id).unwrap_or(0);
+    let ahead = watched_from(&parts, line.holders(), at).iter().filter(|part| ends_with_its_client(part));
+    let mut clients: Vec<_> = ahead.map(|part| part.claim.id.client()).collect();
     clients.sort_unstable();
     clients.dedup();
     clients
 }
 
-fn watched_from(ids: &[ClaimId], held: usize, at: usize) -> &[ClaimId] {
-    if at <= held { &ids[..held.min(ids.len())] } else { &ids[at - 1..at] }
+fn watched_from<T>(line: &[T], held: usize, at: usize) -> &[T] {
+    if at <= held { &line[..held.min(line.len())] } else { &line[at - 1..at] }
 }
 
 /// Who waits on, and has to watch somebody else than before.

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{
     bucket::BUCKETS,
     codec::{Ring, hash, records, write_record},
-    follow::{Outbox, Waiting, ids, moved},
+    follow::{Outbox, Waiting, ends_with_its_client, ids, moved},
     session::Session,
     shard::{Change, Section, Shard},
 };
@@ -88,7 +88,8 @@ impl FileStore {
             match answer {
                 // Noted before anybody else can move the line.
                 Entered::Waiting(_) => self.note(claim, line),
-                Entered::Busy => in_line.extend(line.parts().map(|part| part.claim.id.client())),
+                Entered::Busy => in_line
+                    .extend(line.parts().filter(ends_with_its_client).map(|part| part.claim.id.client())),
                 _ => {}
             }
             let unchanged = matches!(answer, Entered::Busy | Entered::Refused(_)) && line.len() == before;
@@ -136,7 +137,7 @@ impl FileStore {
     }
 
     /// Leaves. [`None`]: the shard is in use, try again.
-    pub(super) fn try_leave(&self, name: &Name, id: ClaimId, why: Leave) -> Result<Option<()>, Failure> {
+    pub(super) fn try_leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<Option<()>, Failure> {
         self.forget(id);
         let (shard, bucket) = self.place(name);
         let Some(mut section) = begin(shard)? else { return Ok(None) };
@@ -144,7 +145,7 @@ impl FileStore {
         let alone = section.change(bucket, self.boot, |payload, _, out| {
             let mut epoch = None;
             for record in records(payload) {
-                if why == Leave::Done && record.name == name.as_str().as_bytes() && record.is_only(id) {
+                if *why == Leave::Done && record.name == name.as_str().as_bytes() && record.is_only(id) {
                     epoch = record.last_epoch();
                 } else {
                     out.extend_from_slice(record.whole);
@@ -155,7 +156,7 @@ impl FileStore {
         if !alone {
             let leave = |line: &mut Line, at, effects: &mut Vec<Effect>| {
                 let before = line.len();
-                line.leave(id, why, at, effects);
+                line.leave(id, why.clone(), at, effects);
                 ((), line.len() == before)
             };
             let ((), rings) = self.change(section, name, leave)?;

@@ -139,7 +139,7 @@ async fn epoch_grows_with_each_grant_of_the_store(world: World) {
         let epoch = client.hold(&claim).await.epoch;
         assert!(epoch > last, "{epoch} after {last}");
         last = epoch;
-        client.leave_as(&claim, if round % 5 == 0 { Leave::Evicted } else { Leave::Done }).await;
+        client.leave_as(&claim, if round % 5 == 0 { Leave::evicted("by hand") } else { Leave::Done }).await;
     }
 }
 

@@ -47,7 +47,7 @@ async fn evicted_reader_learns_it_and_another_reader_keeps_its_lock(world: World
     let first = one.rw_lock(&name).ttl(world.short_ttl()).read().await.unwrap();
     let evicted = world.seen(&name).await.unwrap().holders[0].id;
     let second = other.rw_lock(&name).ttl(world.short_ttl()).read().await.unwrap();
-    other.evict(&name, evicted).await.unwrap();
+    other.evict(&name, evicted, "").await.unwrap();
     assert!(first.lost().await.is_lost());
     world.sleep(1.5).await;
     assert!(second.is_held());
@@ -141,7 +141,7 @@ async fn evicted_waiter_gets_the_lock_all_the_same(world: World) {
     let waits = world.lock_later(&other, &name);
     world.until_waiting(&name, 1).await;
     let place = world.seen(&name).await.unwrap().waiters[0].id;
-    one.evict(&name, place).await.unwrap();
+    one.evict(&name, place, "by hand").await.unwrap();
     let stands_anew = || async {
         world.seen(&name).await.is_some_and(|view| view.waiters.first().is_some_and(|w| w.id != place))
     };
@@ -182,7 +182,7 @@ async fn evicted_claim_is_gone(world: World) {
     let (first, second) = (one.claim(&name, Share::Exclusive), other.claim(&name, Share::Exclusive));
     let grant = one.hold(&first).await;
     other.stand(&second).await;
-    other.leave_as(&first, Leave::Evicted).await;
+    other.leave_as(&first, Leave::evicted("by hand")).await;
     assert_eq!(one.stands(&first).await, Standing::Gone);
     assert!(other.holds(&second).await.epoch > grant.epoch);
 }
@@ -191,9 +191,9 @@ async fn evicted_client_is_told(world: World) {
     let [one, other] = world.backends().await;
     let claim = one.claim(&world.name("lock"), Share::Exclusive);
     one.hold(&claim).await;
-    other.leave_as(&claim, Leave::Evicted).await;
+    other.leave_as(&claim, Leave::evicted("by hand")).await;
     let news = one.news(PATIENCE).await.expect("it is told");
-    assert_eq!((news.id, news.what, &news.name), (claim.id, What::Gone, &claim.name));
+    assert_eq!((news.id, news.what, &news.name), (claim.id, What::Evicted("by hand".into()), &claim.name));
 }
 
 async fn client_that_leaves_by_itself_is_not_told(world: World) {
@@ -202,6 +202,6 @@ async fn client_that_leaves_by_itself_is_not_told(world: World) {
     client.hold(&claim).await;
     client.leave(&claim).await;
     while let Some(news) = client.news(world.short_ttl() / 2).await {
-        assert_ne!(news.what, What::Gone, "it left by itself");
+        assert!(!matches!(news.what, What::Evicted(_)), "it left by itself");
     }
 }

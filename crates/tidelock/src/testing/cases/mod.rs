@@ -18,12 +18,13 @@ mod permits;
 mod read_write;
 mod reentry;
 mod renewal;
+mod tickets;
 
 use super::suite::Case;
 
 /// Every case.
 pub fn all() -> Vec<Case> {
-    let groups: [fn() -> Vec<Case>; 13] = [
+    let groups: [fn() -> Vec<Case>; 14] = [
         exclusion::cases,
         order::cases,
         read_write::cases,
@@ -37,6 +38,7 @@ pub fn all() -> Vec<Case> {
         names::cases,
         capacity::cases,
         cleanup::cases,
+        tickets::cases,
     ];
     groups.into_iter().flat_map(|group| group()).collect()
 }
