@@ -26,10 +26,19 @@ pub(crate) fn now() -> Instant {
 ///
 /// When the condition still does not hold after `limit`.
 pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) -> Result<(), Error> {
+    wait_for_value(what, limit, || condition().then_some(()))
+}
+
+/// As [`wait_for`], until there is a value.
+pub(crate) fn wait_for_value<T>(
+    what: &str,
+    limit: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<T, Error> {
     let start = now();
     loop {
-        if condition() {
-            return Ok(());
+        if let Some(value) = look() {
+            return Ok(value);
         }
         if start.elapsed() > limit {
             return Err(Error::new(format!("waited {limit:?} in vain until {what}")));

@@ -119,6 +119,7 @@ impl Etcd {
                 .arg(format!("--endpoints={client}"))
                 .env("ETCDCTL_API", "3"),
             probe: Box::new(move || health(addr)),
+            redis: None,
             folder,
             ports: vec![member.client, member.peer],
         })

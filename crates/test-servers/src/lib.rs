@@ -1,5 +1,5 @@
-//! Real servers for the tests, benchmarks and fault runs: Redis (alone, with Sentinel, as a
-//! cluster), etcd, ZooKeeper, PostgreSQL and MariaDB.
+//! Real servers for the tests, benchmarks and fault runs: Redis (alone, with replicas, with
+//! Sentinel, as a cluster), etcd, ZooKeeper, PostgreSQL and MariaDB.
 //!
 //! Every server is a child process on a free loopback port with its data in a temporary folder.
 //! It can be killed, paused and started again on the same port with the same data, and a
@@ -23,6 +23,8 @@
 //! The programs come from Debian packages; [`packages`] knows which ones, and installs them.
 //! A start never skips: without its program it fails, and the error names the package.
 
+mod administrator;
+mod certificates;
 mod cluster;
 mod deadline;
 mod error;
@@ -35,11 +37,15 @@ mod postgres;
 mod process;
 mod proxy;
 mod redis;
+mod redis_cluster;
+mod replication;
 mod resp;
 mod sentinel;
 mod server;
+mod slot_move;
 mod zookeeper;
 
+pub use certificates::Certificates;
 pub use cluster::Cluster;
 pub use deadline::wait_for;
 pub use error::Error;
@@ -49,7 +55,9 @@ pub use postgres::Postgres;
 pub use process::running_in;
 pub use proxy::Proxy;
 pub use redis::Redis;
+pub use replication::Replicated;
 pub use resp::RedisConnection;
 pub use sentinel::Sentinel;
 pub use server::Server;
+pub use slot_move::SlotMove;
 pub use zookeeper::Zookeeper;

@@ -94,6 +94,7 @@ impl MariaDb {
                 "test",
             ]),
             probe: Box::new(move || ping(&admin)),
+            redis: None,
             folder,
             ports: vec![port],
         })

@@ -76,6 +76,7 @@ impl Postgres {
                 // Print values only, read no settings of the person, and fail on the first error.
                 .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]),
             probe: Box::new(move || ready(&isready)),
+            redis: None,
             folder,
             ports: vec![port],
         })

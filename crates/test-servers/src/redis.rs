@@ -1,20 +1,18 @@
-//! Redis: one server, a master with replicas and Sentinels, or a cluster.
+//! Redis: one server, a master with replicas, with Sentinels or without, or a cluster.
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
-use crate::deadline::START_LIMIT;
+use crate::administrator::{Administrator, Door, Login, RedisAccess};
 use crate::folder::Folder;
 use crate::ports::{self, Port};
 use crate::process::Call;
-use crate::server::{Plan, Probe};
-use crate::{Cluster, Error, RedisConnection, Sentinel, Server, packages, sentinel, wait_for};
-
-/// How far the bus port of a cluster member lies above its port for clients.
-const BUS: u16 = 10_000;
-
-/// Masters of a cluster, each with one replica: the fewest that can vote.
-const MASTERS: usize = 3;
+use crate::server::Plan;
+use crate::{
+    Certificates, Cluster, Error, Replicated, Sentinel, Server, packages, redis_cluster, replication,
+    sentinel,
+};
 
 /// How a Redis server shall be; by default it keeps nothing over a restart.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +21,22 @@ pub struct Redis {
     durable: bool,
     password: Option<String>,
     unix_socket: bool,
+    tls: Option<Tls>,
+    users: Vec<User>,
+    without_default_user: bool,
+    config: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tls {
+    expired: bool,
+    client_auth: bool,
+}
+
+#[derive(Debug, Clone)]
+struct User {
+    login: Login,
+    rules: String,
 }
 
 impl Redis {
@@ -62,6 +76,55 @@ impl Redis {
         self
     }
 
+    /// Listens with TLS only, with a certificate for `127.0.0.1` and `localhost`; see
+    /// [`Server::certificates`]. Replicas, Sentinels and members of a cluster speak TLS with each
+    /// other, too.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls.get_or_insert_default();
+        self
+    }
+
+    /// As [`tls`](Self::tls), with a certificate that expired long ago. For one server alone:
+    /// several would refuse each other.
+    #[must_use]
+    pub fn tls_expired(mut self) -> Self {
+        self.tls.get_or_insert_default().expired = true;
+        self
+    }
+
+    /// As [`tls`](Self::tls), and refuses clients that do not show a certificate of the authority.
+    #[must_use]
+    pub fn tls_client_auth(mut self) -> Self {
+        self.tls.get_or_insert_default().client_auth = true;
+        self
+    }
+
+    /// Adds a user, who may do what the rules of the access control list say: `~* &* +@all` is
+    /// everything. Use letters and digits for name and password; [`Server::url_as`] makes a URL
+    /// of them.
+    #[must_use]
+    pub fn user(mut self, name: &str, password: &str, rules: &str) -> Self {
+        let login = Login { user: name.to_owned(), password: password.to_owned() };
+        self.users.push(User { login, rules: rules.to_owned() });
+        self
+    }
+
+    /// Turns the default user off: clients must say a name and a password. The URL of the server
+    /// is then that of the user that was added first.
+    #[must_use]
+    pub fn without_default_user(mut self) -> Self {
+        self.without_default_user = true;
+        self
+    }
+
+    /// Sets any directive, with the value as it stands in a configuration file.
+    #[must_use]
+    pub fn config(mut self, directive: &str, value: &str) -> Self {
+        self.config.push(format!("{directive} {value}"));
+        self
+    }
+
     /// Starts one server.
     ///
     /// # Errors
@@ -85,6 +148,15 @@ impl Redis {
         ports::retry(|| sentinel::start(self))
     }
 
+    /// Starts a master and as many replicas of it; returns when the replicas are in step.
+    ///
+    /// # Errors
+    ///
+    /// When Redis is not installed or does not start.
+    pub fn start_with_replicas(&self, replicas: usize) -> Result<Replicated, Error> {
+        ports::retry(|| replication::start(self, replicas))
+    }
+
     /// Starts a cluster of three masters with a replica each; returns when every member serves
     /// and every replica has the data of its master.
     ///
@@ -92,62 +164,12 @@ impl Redis {
     ///
     /// When Redis is not installed or does not start.
     pub fn start_cluster(&self) -> Result<Cluster, Error> {
-        ports::retry(|| self.cluster())
-    }
-
-    fn cluster(&self) -> Result<Cluster, Error> {
-        let options = [
-            "cluster-enabled yes".to_owned(),
-            "cluster-config-file nodes.conf".to_owned(),
-            // A dead master is replaced after about two seconds instead of thirty.
-            "cluster-node-timeout 1000".to_owned(),
-        ];
-        let nodes = (0..2 * MASTERS)
-            .map(|_| {
-                let (port, bus) = ports::free_pair(BUS)?;
-                self.launch(vec![port, bus], &options)
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        nodes.iter().try_for_each(Server::wait_ready)?;
-
-        let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
-        let mut create = vec!["--cluster", "create"];
-        create.extend(addrs.iter().map(String::as_str));
-        create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
-        nodes[0].ask(&create)?;
-
-        wait_for("the cluster is complete", START_LIMIT, || {
-            nodes.iter().all(|node| self.is_joined(node.addr()))
-        })?;
-        Ok(Cluster::new("redis+cluster", nodes))
-    }
-
-    /// Whether a member serves, sees a replica behind every master, and, being a replica itself,
-    /// is in step with its master.
-    fn is_joined(&self, addr: SocketAddr) -> bool {
-        let asked = self.connect(addr).and_then(|mut redis| {
-            let info = redis.call(&["CLUSTER", "INFO"])?.unwrap_or_default();
-            let nodes = redis.call(&["CLUSTER", "NODES"])?.unwrap_or_default();
-            let role = redis.call(&["ROLE"])?.unwrap_or_default();
-            Ok((info, nodes, role))
-        });
-        asked.is_ok_and(|(info, nodes, role)| {
-            let replicas = nodes.lines().filter(|line| line.contains("slave"));
-            info.contains("cluster_state:ok")
-                && replicas.count() == MASTERS
-                && (role.starts_with("master") || role.contains("\nconnected\n"))
-        })
+        ports::retry(|| redis_cluster::start(self))
     }
 
     /// Starts one process without waiting; `options` are lines of the configuration.
     pub(crate) fn launch(&self, ports: Vec<Port>, options: &[String]) -> Result<Server, Error> {
-        let folder = Folder::new("redis")?;
-        let port = first(&ports)?;
-        let socket = self.unix_socket.then(|| folder.path().join("redis.sock"));
         let mut lines = vec![
-            "bind 127.0.0.1".to_owned(),
-            format!("port {}", port.port()),
-            format!("dir \"{}\"", folder.data().display()),
             // Snapshots would bring back data that the options say are lost.
             "save \"\"".to_owned(),
             // A replica gets its data at once instead of after five seconds.
@@ -160,72 +182,140 @@ impl Redis {
         }
         if let Some(password) = &self.password {
             lines.push(format!("requirepass {password}"));
-            lines.push(format!("masterauth {password}"));
         }
-        if let Some(socket) = &socket {
-            lines.push(format!("unixsocket \"{}\"", socket.display()));
+        if let Some(login) = self.administrator_login() {
+            lines.push(format!("masterauth {}", login.password));
+            if let Some(user) = login.named_user() {
+                lines.push(format!("masteruser {user}"));
+                lines.push(format!("user {user} on >{} ~* &* +@all", login.password));
+            }
+        }
+        if self.without_default_user {
+            lines.push(format!("user {} off", Login::DEFAULT_USER));
+        }
+        for User { login, rules } in &self.users {
+            lines.push(format!("user {} on >{} {rules}", login.user, login.password));
         }
         lines.extend_from_slice(options);
-        self.run(folder, ports, lines, &[], socket)
+        // The last one counts: what the test wants overrules what it gets.
+        lines.extend_from_slice(&self.config);
+        self.run(Folder::new("redis")?, ports, &lines, &[])
     }
 
-    /// Runs `redis-server` with a configuration file, which the server may rewrite.
+    /// Runs `redis-server` with a configuration file, which the server may rewrite; `lines` say
+    /// what else it shall do than listen.
     pub(crate) fn run(
         &self,
         folder: Folder,
         ports: Vec<Port>,
-        lines: Vec<String>,
+        lines: &[String],
         args: &[&str],
-        unix_socket: Option<std::path::PathBuf>,
     ) -> Result<Server, Error> {
-        let addr = first(&ports)?;
+        let addr = ports.first().map(Port::addr).ok_or_else(|| Error::new("a server needs a port"))?;
+        let certificates = self.tls.map(|_| Certificates::write(folder.path())).transpose()?;
+        let socket = folder.path().join("redis.sock");
+        let mut all = vec!["bind 127.0.0.1".to_owned(), format!("dir {}", quoted(&folder.data()))];
+        match self.tls.zip(certificates.as_ref()) {
+            Some((tls, certificates)) => all.extend(tls.configuration(addr, certificates)),
+            None => all.push(format!("port {}", addr.port())),
+        }
+        if self.unix_socket || self.tls.is_some() {
+            all.push(format!("unixsocket {}", quoted(&socket)));
+        }
+        all.extend_from_slice(lines);
         let file = folder.path().join("redis.conf");
-        fs::write(&file, lines.join("\n") + "\n").map_err(Error::context("no configuration file"))?;
-        let login = self.password.as_ref().map_or(String::new(), |password| format!(":{password}@"));
+        fs::write(&file, all.join("\n") + "\n").map_err(Error::context("no configuration file"))?;
+
+        let door = if self.tls.is_some() { Door::Socket(socket.clone()) } else { Door::Port(addr) };
+        let administrator = Administrator { door, login: self.administrator_login() };
+        let probe = administrator.clone();
+        let login = self.client_login().as_ref().map(Login::in_url).unwrap_or_default();
+        Server::launch(Plan {
+            store: "redis",
+            addr,
+            url: format!("{}://{login}{addr}", self.scheme()),
+            unix_socket: self.unix_socket.then_some(socket),
+            run: Call::new(packages::require("redis-server")?).arg(file).args(args),
+            client: self.client(addr, certificates.as_ref())?,
+            probe: Box::new(move || probe.ping()),
+            redis: Some(RedisAccess { administrator, certificates }),
+            folder,
+            ports,
+        })
+    }
+
+    /// `redis-cli` as the administrator.
+    fn client(&self, addr: SocketAddr, certificates: Option<&Certificates>) -> Result<Call, Error> {
         let mut client = Call::new(packages::require("redis-cli")?).args([
             "-h".to_owned(),
             addr.ip().to_string(),
             "-p".to_owned(),
             addr.port().to_string(),
         ]);
-        if let Some(password) = &self.password {
-            client = client.env("REDISCLI_AUTH", password.clone());
+        if let Some(login) = self.administrator_login() {
+            client = client.env("REDISCLI_AUTH", login.password.clone());
+            if let Some(user) = login.named_user() {
+                client = client.arg("--user").arg(user);
+            }
         }
-        Server::launch(Plan {
-            store: "redis",
-            addr,
-            url: format!("redis://{login}{addr}"),
-            unix_socket,
-            run: Call::new(packages::require("redis-server")?).arg(file).args(args),
-            client,
-            probe: self.probe(addr),
-            folder,
-            ports,
-        })
-    }
-
-    fn probe(&self, addr: SocketAddr) -> Probe {
-        let options = self.clone();
-        Box::new(move || match options.connect(addr)?.call(&["PING"])? {
-            Some(pong) if pong == "PONG" => Ok(()),
-            other => Err(Error::new(format!("PING was answered with {other:?}"))),
-        })
-    }
-
-    /// Connects and logs in.
-    pub(crate) fn connect(&self, addr: SocketAddr) -> Result<RedisConnection, Error> {
-        let mut redis = RedisConnection::open(addr)?;
-        if let Some(password) = &self.password {
-            redis.call(&["AUTH", password])?;
+        if let Some((tls, certificates)) = self.tls.zip(certificates) {
+            client = client.arg("--tls").arg("--cacert").arg(certificates.ca());
+            client = client.arg("--cert").arg(certificates.client_cert());
+            client = client.arg("--key").arg(certificates.client_key());
+            if tls.expired {
+                client = client.arg("--insecure");
+            }
         }
-        Ok(redis)
+        Ok(client)
     }
 
-    pub(crate) fn given_password(&self) -> Option<&str> {
-        self.password.as_deref()
+    /// How URLs begin.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "rediss" } else { "redis" }
+    }
+
+    /// How Sentinels listen: as their servers do, and open to everybody, for they hold no data.
+    pub(crate) fn for_sentinel(&self) -> Self {
+        Self { tls: self.tls, ..Self::new() }
+    }
+
+    /// Of a user who may do everything; nothing when nobody needs to log in.
+    pub(crate) fn administrator_login(&self) -> Option<Login> {
+        if self.without_default_user {
+            return Some(Login { user: "administrator".to_owned(), password: "administrator".to_owned() });
+        }
+        let password = self.password.clone()?;
+        Some(Login { user: Login::DEFAULT_USER.to_owned(), password })
+    }
+
+    /// Of the user in the URL.
+    pub(crate) fn client_login(&self) -> Option<Login> {
+        match self.users.first() {
+            Some(user) if self.without_default_user => Some(user.login.clone()),
+            _ => self.administrator_login(),
+        }
     }
 }
 
-fn first(ports: &[Port]) -> Result<SocketAddr, Error> {
-    ports.first().map(Port::addr).ok_or_else(|| Error::new("a server needs a port"))
+impl Tls {
+    fn configuration(self, addr: SocketAddr, certificates: &Certificates) -> Vec<String> {
+        let client_auth = if self.client_auth { "yes" } else { "no" };
+        vec![
+            "port 0".to_owned(),
+            format!("tls-port {}", addr.port()),
+            format!("tls-ca-cert-file {}", quoted(&certificates.ca())),
+            format!("tls-cert-file {}", quoted(&certificates.server_cert(self.expired))),
+            format!("tls-key-file {}", quoted(&certificates.server_key())),
+            // Towards a master or another member the server is a client.
+            format!("tls-client-cert-file {}", quoted(&certificates.client_cert())),
+            format!("tls-client-key-file {}", quoted(&certificates.client_key())),
+            format!("tls-auth-clients {client_auth}"),
+            "tls-replication yes".to_owned(),
+            "tls-cluster yes".to_owned(),
+        ]
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display())
 }

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::administrator::RedisAccess;
 use crate::deadline::{START_LIMIT, now};
 use crate::folder::Folder;
 use crate::ports::Port;
@@ -38,6 +39,7 @@ pub(crate) struct Plan {
     pub(crate) run: Call,
     pub(crate) client: Call,
     pub(crate) probe: Probe,
+    pub(crate) redis: Option<RedisAccess>,
 }
 
 /// A server in child processes of its own, with its data and log in a temporary folder.
@@ -95,6 +97,14 @@ impl Server {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.plan.url
+    }
+
+    /// The URL of the server for another user than that of [`url`](Self::url).
+    #[must_use]
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        let (scheme, rest) = self.url().split_once("://").unwrap_or_default();
+        let place = rest.split_once('@').map_or(rest, |(_, place)| place);
+        format!("{scheme}://{user}:{password}@{place}")
     }
 
     /// The Unix socket, when the server was asked to have one.
@@ -273,6 +283,10 @@ impl Server {
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+
+    pub(crate) fn redis_access(&self) -> Option<&RedisAccess> {
+        self.plan.redis.as_ref()
     }
 
     fn log_since_start(&self) -> String {

@@ -109,6 +109,7 @@ impl Zookeeper {
                 .args(["org.apache.zookeeper.ZooKeeperMain", "-server"])
                 .arg(addr.to_string()),
             probe: Box::new(move || serves(addr)),
+            redis: None,
             folder,
             ports,
         })
