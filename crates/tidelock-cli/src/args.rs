@@ -23,6 +23,9 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(Run),
+    Acquire(Acquire),
+    Renew(Renew),
+    Release(Release),
     Ls(Ls),
     Show(Show),
     Break(Break),
@@ -39,6 +42,26 @@ pub(crate) struct Store {
     // Read from the environment by hand: clap would show its value, password and all, in the help.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
+}
+
+/// Which lock, how much of it, and how to wait for it.
+#[derive(Debug, Group)]
+pub(crate) struct Line {
+    /// The name of the lock
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// How long to wait in line, such as 250ms, 5s, 2m or 1h; 0 means not at all. Default: forever
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) wait: Option<Duration>,
+    /// Say nothing while waiting
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Hold it together with others that say so
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Hold N permits of a lock that has OF in all, such as 2/5
+    #[arg(long, value_name = "N/OF", value_parser = values::permits)]
+    pub(crate) permits: Option<Permits>,
 }
 
 /// Run a command while holding a lock
@@ -58,24 +81,14 @@ pub(crate) struct Store {
   tidelock run licences --permits 2/5 -- ./render.sh     two of five permits
   tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock")]
 pub(crate) struct Run {
-    /// The name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) line: Line,
     /// Hold this lock too; may be repeated
     #[arg(long = "lock", value_name = "NAME", conflicts_with_all = ["shared", "permits"])]
     pub(crate) more: Vec<String>,
-    /// How long to wait in line, such as 250ms, 5s, 2m or 1h; 0 means not at all. Default: forever
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub(crate) wait: Option<Duration>,
     /// For how long the lock outlives this process if the store cannot see it die
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30s")]
     pub(crate) ttl: Duration,
-    /// Hold it together with others that say so
-    #[arg(long, conflicts_with = "permits")]
-    pub(crate) shared: bool,
-    /// Hold N permits of a lock that has OF in all, such as 2/5
-    #[arg(long, value_name = "N/OF", value_parser = values::permits)]
-    pub(crate) permits: Option<Permits>,
     /// What others see of the holder. Default: the command and the process id
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
@@ -85,14 +98,86 @@ pub(crate) struct Run {
     /// After a loss: how long the command has between TERM and KILL
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
     pub(crate) kill_after: Duration,
-    /// Say nothing while waiting
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) store: Store,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Take a lock and leave it held, for `renew` and `release` to go on with
+///
+/// Waits in line for the lock, prints a ticket, and ends; the lock stays held. For steps that no
+/// single command surrounds: where one does, `tidelock run` is safer, because it renews the lock,
+/// stops the command when the lock is lost, and gives the lock back however the command ends.
+///
+/// Nobody renews this lock by itself. It is free when its ticket is released, when somebody breaks
+/// it, or when its ttl is over. Whoever has the ticket has the lock. If the ticket cannot be
+/// printed the lock is given back.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  ticket=$(tidelock acquire deploy --ttl 10m) || exit
+  tidelock renew \"$ticket\"                                ten minutes more, from now
+  tidelock release \"$ticket\"
+  tidelock acquire mail --wait 0 --ttl 1h >/dev/null      at most once an hour")]
+pub(crate) struct Acquire {
+    #[command(flatten)]
+    pub(crate) line: Line,
+    /// When the lock is free again unless it is renewed or released before. The default is longer
+    /// than that of `run`, since nobody renews: enough for a few steps, and a script that dies
+    /// keeps others out for no longer than that
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5m")]
+    pub(crate) ttl: Duration,
+    /// What others see of the holder. Default: the program that called, and its process id
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    /// Print a JSON object with the ticket, the name, the token and the ttl
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+/// Which lock that was left held.
+#[derive(Debug, Group)]
+pub(crate) struct Ticket {
+    /// What `tidelock acquire` printed; - reads it from standard input, so that `ps` does not show it
+    #[arg(value_name = "TICKET")]
+    pub(crate) ticket: String,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+/// Keep a lock that was left held: its ttl begins again
+///
+/// Exits with 123 if the lock is not held by this ticket any more: it lapsed, was broken or was
+/// given back. Then others may hold it, and work that needs it has to stop. The store must be the
+/// one that the lock was acquired on.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock renew \"$ticket\" || exit
+  echo \"$ticket\" | tidelock renew -")]
+pub(crate) struct Renew {
+    #[command(flatten)]
+    pub(crate) ticket: Ticket,
+}
+
+/// Give back a lock that was left held
+///
+/// Exits with 123 if the lock was not held by this ticket any more: it had lapsed, was broken or
+/// was given back before. Then others may have held it meanwhile. The store must be the one that
+/// the lock was acquired on.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock release \"$ticket\"
+  echo \"$ticket\" | tidelock release -
+  trap 'tidelock release \"$ticket\"' EXIT                 in a script, after acquire")]
+pub(crate) struct Release {
+    #[command(flatten)]
+    pub(crate) ticket: Ticket,
 }
 
 /// List the locks that are held or waited for
@@ -129,8 +214,9 @@ pub(crate) struct Show {
 
 /// Take a lock away from those who hold it
 ///
-/// The holders learn that the lock is lost; a command under `tidelock run` is stopped. The next
-/// holder's token is larger than theirs, so that a resource that compares tokens refuses them.
+/// The holders learn that the lock is lost, and why; a command under `tidelock run` is stopped. A
+/// ticket of `tidelock acquire` is void. The next holder's token is larger than theirs, so that a
+/// resource that compares tokens refuses them.
 /// Exits with 1 if nobody holds the lock.
 #[derive(Debug, Group)]
 #[command(after_help = "Example:
@@ -139,7 +225,7 @@ pub(crate) struct Break {
     /// The name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Why, for whoever reads the output later
+    /// Why: the holders are told, and whoever reads the output later. At most 128 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
     /// Print a JSON object

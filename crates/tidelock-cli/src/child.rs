@@ -98,17 +98,17 @@ impl Child {
         let mut command = shim::command(&plan.command, has_terminal);
         // A group of its own: loss and signals reach what the command started too.
         command.process_group(0);
-        let tokens: Vec<_> = plan
-            .names
+        let names = &plan.ask.names;
+        let tokens: Vec<_> = names
             .iter()
             .map(|name| hold.token(name).map_or_else(String::new, |token| token.to_string()))
             .collect();
-        command.env("TIDELOCK_NAME", plan.names[0].as_str()).env("TIDELOCK_TOKEN", &tokens[0]);
+        command.env("TIDELOCK_NAME", names[0].as_str()).env("TIDELOCK_TOKEN", &tokens[0]);
         // Those of a tidelock around this one are not ours.
         command.env_remove("TIDELOCK_NAMES").env_remove("TIDELOCK_TOKENS");
-        if plan.names.len() > 1 {
+        if names.len() > 1 {
             // A name has no control character, so a line each is unambiguous.
-            let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
+            let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
             command.env("TIDELOCK_NAMES", names.join("\n")).env("TIDELOCK_TOKENS", tokens.join("\n"));
         }
         // Waited for below: the standard library does not tell when a child is stopped.

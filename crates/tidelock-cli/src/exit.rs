@@ -10,7 +10,7 @@ pub(crate) enum Exit {
     Done,
     /// The answer is no: nothing to break, something to mend.
     No,
-    /// The lock was lost while the command ran, and the command was stopped.
+    /// The lock was lost: while the command ran, which was stopped, or before its ticket was used.
     Lost,
     /// The lock was not acquired in time.
     NotAcquired,
@@ -58,7 +58,7 @@ impl Exit {
         match self {
             Self::Done => "all went well",
             Self::No => "the answer is no: nothing to break, or something to mend",
-            Self::Lost => "the lock was lost while the command ran",
+            Self::Lost => "the lock was lost: while the command ran, or before its ticket was used",
             Self::NotAcquired => "the lock was not acquired in time",
             Self::Failed => "tidelock itself failed",
             Self::NotRunnable => "the command cannot be run",
@@ -79,6 +79,7 @@ impl From<Exit> for ExitCode {
 pub(crate) fn help() -> String {
     let mut text = "Examples:
   tidelock run nightly-report -- ./report.sh
+  ticket=$(tidelock acquire deploy)
   tidelock ls
 
 Exit codes of run are those of the command, 128+N if signal N ended it, and:"

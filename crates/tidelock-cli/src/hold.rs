@@ -1,10 +1,13 @@
-//! The lock, or the locks, that a command runs under.
+//! The lock, or the locks, that were asked for.
 
 use std::time::Duration;
 
-use tidelock::{Error, Guard, Guards, Locks, Name, Result, Token};
+use tidelock::{Error, Guard, Guards, Locks, Name, Result, Ticket, Token};
 
-use crate::plan::{Run, Share};
+use crate::{
+    output::Trouble,
+    plan::{Ask, Share},
+};
 
 /// What is held.
 #[derive(Debug)]
@@ -13,14 +16,14 @@ pub(crate) enum Hold {
     Several(Guards),
 }
 
-/// Asks for a lock as the plan says: for ever, for a while, or once.
+/// Asks for a lock: for ever, for a while, or once.
 macro_rules! ask {
-    ($lock:expr, $plan:expr, $wait:ident, $attempt:ident $(, $n:expr)?) => {{
-        let mut lock = $lock.ttl($plan.ttl).label(&$plan.label);
-        if let Some(owner) = &$plan.owner {
+    ($lock:expr, $ask:expr, $wait:ident, $attempt:ident $(, $n:expr)?) => {{
+        let mut lock = $lock.ttl($ask.ttl).label(&$ask.label).detached($ask.detached);
+        if let Some(owner) = &$ask.owner {
             lock = lock.owner(owner);
         }
-        match $plan.wait {
+        match $ask.wait {
             None => Some(lock.$wait($($n)?).await?),
             Some(Duration::ZERO) => lock.$attempt($($n)?).await?,
             Some(limit) => Some(lock.wait(limit).$wait($($n)?).await?),
@@ -29,18 +32,18 @@ macro_rules! ask {
 }
 
 impl Hold {
-    /// Takes what the plan says: `None` if it was not to wait and there was something to wait for.
-    pub(crate) async fn acquire(locks: &Locks, plan: &Run) -> Result<Option<Self>> {
-        let name = plan.names[0].as_str();
-        Ok(match plan.share {
-            _ if plan.names.len() > 1 => {
-                let names = plan.names.iter().map(Name::as_str);
-                ask!(locks.multi(names), plan, lock, try_lock).map(Self::Several)
+    /// Takes what is asked for: `None` if it was not to wait and there was something to wait for.
+    pub(crate) async fn acquire(locks: &Locks, ask: &Ask) -> Result<Option<Self>> {
+        let name = ask.names[0].as_str();
+        Ok(match ask.share {
+            _ if ask.names.len() > 1 => {
+                let names = ask.names.iter().map(Name::as_str);
+                ask!(locks.multi(names), ask, lock, try_lock).map(Self::Several)
             }
-            Share::Exclusive => ask!(locks.mutex(name), plan, lock, try_lock).map(Self::One),
-            Share::Shared => ask!(locks.rw_lock(name), plan, read, try_read).map(Self::One),
+            Share::Exclusive => ask!(locks.mutex(name), ask, lock, try_lock).map(Self::One),
+            Share::Shared => ask!(locks.rw_lock(name), ask, read, try_read).map(Self::One),
             Share::Permits(permits) => {
-                ask!(locks.semaphore(name, permits.of), plan, acquire, try_acquire, permits.n).map(Self::One)
+                ask!(locks.semaphore(name, permits.of), ask, acquire, try_acquire, permits.n).map(Self::One)
             }
         })
     }
@@ -67,6 +70,14 @@ impl Hold {
         match self {
             Self::One(guard) => guard.lost().await,
             Self::Several(guards) => guards.lost().await,
+        }
+    }
+
+    /// Leaves it held when this process ends.
+    pub(crate) fn leave_behind(self) -> Result<Ticket, Trouble> {
+        match self {
+            Self::One(guard) => Ok(guard.leave_behind()?),
+            Self::Several(_) => Err(Trouble::Usage("several locks cannot be left held together".into())),
         }
     }
 

@@ -15,6 +15,7 @@ mod program;
 mod shim;
 mod signals;
 mod terminal;
+mod ticket;
 mod usage;
 mod values;
 mod view;
@@ -47,9 +48,12 @@ fn run(args: Args) -> Result<Exit, Trouble> {
     // One thread is enough: a command waits for one store and one child at a time. And the child
     // must be started by the main thread: the kernel kills it when its parent's thread ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         match args.verb {
             Verb::Run(args) => commands::run::run(args).await,
+            Verb::Acquire(args) => commands::acquire::run(args).await,
+            Verb::Renew(args) => commands::renew::run(&args.ticket).await,
+            Verb::Release(args) => commands::release::run(&args.ticket).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,
@@ -58,5 +62,8 @@ fn run(args: Args) -> Result<Exit, Trouble> {
             Verb::Completions(args) => commands::completions::run(&args),
             Verb::Man(args) => commands::man::run(&args),
         }
-    })
+    });
+    // Without waiting for a thread that prints what nobody reads.
+    runtime.shutdown_background();
+    done
 }

@@ -2,9 +2,15 @@
 
 use std::{
     fmt::{self, Write as _},
+    fs::File,
     io::{self, Write as _},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
 };
 
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -22,6 +28,8 @@ pub(crate) enum Trouble {
     Command(Exit, String),
     /// A lock that was to be taken without waiting is taken.
     Busy(String),
+    /// A ticket does not hold its lock any more.
+    Gone(String),
 }
 
 impl Trouble {
@@ -29,6 +37,7 @@ impl Trouble {
         match self {
             Self::Command(exit, _) => *exit,
             Self::Busy(_) => Exit::NotAcquired,
+            Self::Gone(_) => Exit::Lost,
             Self::Lock(error) if error.is_timed_out() => Exit::NotAcquired,
             Self::Lock(error) if error.is_lost() => Exit::Lost,
             // `tidelock stores | head -1`: whoever read has seen enough.
@@ -55,7 +64,7 @@ impl fmt::Display for Trouble {
         match self {
             Self::Lock(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
-            Self::Usage(text) | Self::Command(_, text) | Self::Busy(text) => text.fmt(f),
+            Self::Usage(text) | Self::Command(_, text) | Self::Busy(text) | Self::Gone(text) => text.fmt(f),
         }
     }
 }
@@ -88,17 +97,46 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
 
 /// Prints text that others made.
 pub(crate) fn bytes(text: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text)?;
-    // Here, where a full disk is still an error; at the end of the program it would be silence.
-    out.flush()
+    // Not through the buffer of the standard library, which would be written at the end of the program
+    // and takes an output that cannot be written to for one that nobody reads.
+    File::from(stdout()?).write_all(text)
+}
+
+/// Prints text from a thread, so that a reader who is slow does not keep us from hearing a signal.
+pub(crate) async fn text_in_background(text: String) -> io::Result<()> {
+    tokio::task::spawn_blocking(move || bytes(text.as_bytes()))
+        .await
+        .unwrap_or_else(|error| Err(error.into()))
+}
+
+fn stdout() -> io::Result<OwnedFd> {
+    io::stdout().as_fd().try_clone_to_owned()
+}
+
+/// Whether somebody can get what is printed: standard output may be closed.
+pub(crate) fn is_heard() -> bool {
+    let Ok(out) = stdout() else { return false };
+    let (Ok(mode), Ok(stat)) = (fcntl_getfl(&out), fstat(&out)) else { return false };
+    // The standard library puts the null device in the place of an output that was closed, for reading
+    // and writing; a shell that is told to throw away opens it for writing.
+    let is_null = std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == stat.st_rdev);
+    match mode & OFlags::ACCMODE {
+        OFlags::WRONLY => true,
+        OFlags::RDWR => !is_null,
+        _ => false,
+    }
 }
 
 /// Prints a value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
+    text(&to_json(value)?)
+}
+
+/// A value as JSON.
+pub(crate) fn to_json(value: &impl Serialize) -> io::Result<String> {
     let mut json = serde_json::to_string_pretty(value)?;
     json.push('\n');
-    text(&json)
+    Ok(json)
 }
 
 /// Rows under a headline, each column as wide as it must be.

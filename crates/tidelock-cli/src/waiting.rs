@@ -5,17 +5,18 @@ use std::{
     time::Duration,
 };
 
-use rustix::termios::tcgetwinsize;
+use rustix::{process::Signal, termios::tcgetwinsize};
 use tidelock::{
-    Locks, Result,
-    backend::{ClaimView, LockView},
+    Locks,
+    backend::{ClaimView, ClientId, LockView},
     clock::Clock,
 };
 
 use crate::{
     hold::Hold,
     output::{self, Trouble},
-    plan::Run,
+    plan::Ask,
+    signals::Signals,
     values::Span,
 };
 
@@ -25,28 +26,63 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// When a log is told, once: a wait shorter than this is not worth a line.
 const LOGGED: Duration = Duration::from_secs(2);
 
-/// Waits for the lock as the plan says, and says how it goes.
-pub(crate) async fn acquire(locks: &Locks, plan: &Run) -> Result<Hold, Trouble> {
+/// How long a store has to hear that we leave the line.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What came of a wait.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// The lock, and the client that holds it.
+    Got(Locks, Hold),
+    /// We were told to end.
+    Signal(Signal),
+}
+
+/// Waits for a lock as it is asked for, and says how it goes. Whoever does not get it is out of line.
+pub(crate) async fn acquire(
+    connect: impl Future<Output = Result<Locks, Trouble>>,
+    ask: &Ask,
+    signals: &mut Signals,
+) -> Result<Waited, Trouble> {
+    let locks = tokio::select! {
+        locks = connect => locks?,
+        signal = signals.next() => return Ok(Waited::Signal(signal)),
+    };
+    let got = tokio::select! {
+        got = get(&locks, ask) => got.map(Ok),
+        signal = signals.next() => Ok(Err(signal)),
+    };
+    if !matches!(got, Ok(Ok(_))) {
+        // Others should not have to wait for our place to lapse.
+        locks.shutdown(FAREWELL).await;
+    }
+    Ok(match got? {
+        Ok(hold) => Waited::Got(locks, hold),
+        Err(signal) => Waited::Signal(signal),
+    })
+}
+
+async fn get(locks: &Locks, ask: &Ask) -> Result<Hold, Trouble> {
     let got = tokio::select! {
         biased;
-        got = Hold::acquire(locks, plan) => got?,
-        () = tell(locks, plan) => unreachable!("telling has no end"),
+        got = Hold::acquire(locks, ask) => got?,
+        () = tell(locks, ask) => unreachable!("telling has no end"),
     };
     match got {
         Some(hold) => Ok(hold),
-        None => Err(Trouble::Busy(busy(locks, plan).await)),
+        None => Err(Trouble::Busy(busy(locks, ask).await)),
     }
 }
 
-async fn tell(locks: &Locks, plan: &Run) {
-    if plan.quiet {
+async fn tell(locks: &Locks, ask: &Ask) {
+    if ask.quiet {
         return std::future::pending().await;
     }
     let (clock, start) = (Clock::machine(), Clock::machine().now());
     if !io::stderr().is_terminal() {
         tokio::time::sleep(LOGGED).await;
         let waited = clock.now().since(start);
-        output::complain(&line(&look(locks, plan).await, plan, waited));
+        output::complain(&line(&look(locks, ask).await, locks.client_id(), ask, waited));
         return std::future::pending().await;
     }
     // Erased when this future is dropped, whoever won.
@@ -54,23 +90,23 @@ async fn tell(locks: &Locks, plan: &Run) {
     let mut pause = FIRST;
     loop {
         tokio::time::sleep(pause).await;
-        let views = look(locks, plan).await;
-        shown.update(&line(&views, plan, clock.now().since(start)));
+        let views = look(locks, ask).await;
+        shown.update(&line(&views, locks.client_id(), ask, clock.now().since(start)));
         pause = REFRESH;
     }
 }
 
-async fn look(locks: &Locks, plan: &Run) -> Vec<LockView> {
-    let names: Vec<_> = plan.names.iter().map(|name| name.as_str()).collect();
+async fn look(locks: &Locks, ask: &Ask) -> Vec<LockView> {
+    let names: Vec<_> = ask.names.iter().map(|name| name.as_str()).collect();
     // The wait goes on whether or not there is something to tell about it.
     locks.look(&names).await.unwrap_or_default()
 }
 
 /// How the wait goes, in one line.
-fn line(views: &[LockView], plan: &Run, waited: Duration) -> String {
+fn line(views: &[LockView], client: ClientId, ask: &Ask, waited: Duration) -> String {
     // Of several names, the one in whose line we stand.
-    let place = views.iter().find_map(|view| Some((view, place(view, &plan.label, waited)?)));
-    let name = place.map_or(plan.names[0].as_str(), |(view, _)| view.name.as_str());
+    let place = views.iter().find_map(|view| Some((view, place(view, client)?)));
+    let name = place.map_or(ask.names[0].as_str(), |(view, _)| view.name.as_str());
     let mut text = format!("waiting for lock {name:?} for {}", Span(waited));
     if let Some((view, place)) = place {
         text.push_str(&format!(": place {place} of {} in line", view.waiters.len()));
@@ -81,11 +117,9 @@ fn line(views: &[LockView], plan: &Run, waited: Duration) -> String {
     text
 }
 
-/// Our place in line, from 1. Others may have the same label: then ours is the one that has waited
-/// as long as we have.
-fn place(view: &LockView, label: &str, waited: Duration) -> Option<usize> {
-    let ours = view.waiters.iter().enumerate().filter(|(_, waiter)| &*waiter.label == label);
-    ours.min_by_key(|(_, waiter)| waiter.age.abs_diff(waited)).map(|(index, _)| index + 1)
+/// The place of a client in line, from 1.
+fn place(view: &LockView, client: ClientId) -> Option<usize> {
+    view.waiters.iter().position(|waiter| waiter.id.client() == client).map(|index| index + 1)
 }
 
 /// Who holds a lock and for how long: the first of them, and how many more.
@@ -98,12 +132,12 @@ fn held_by(view: &LockView) -> Option<String> {
     })
 }
 
-async fn busy(locks: &Locks, plan: &Run) -> String {
-    let views = look(locks, plan).await;
+async fn busy(locks: &Locks, ask: &Ask) -> String {
+    let views = look(locks, ask).await;
     let store = locks.abilities().store;
     match views.iter().find_map(|view| Some((&view.name, held_by(view)?))) {
         Some((name, holder)) => format!("lock {name:?} on {store} is taken; held by {holder}"),
-        None => format!("lock {:?} on {store} is taken", plan.names[0]),
+        None => format!("lock {:?} on {store} is taken", ask.names[0]),
     }
 }
 
@@ -123,5 +157,36 @@ impl Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         let _ = io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidelock::{
+        Name,
+        backend::{Claim, ClaimId, Share},
+    };
+
+    use super::*;
+
+    #[test]
+    fn our_place_is_ours_though_others_have_the_same_label() {
+        let clients = [1, 2, 3].map(ClientId::from_u64);
+        let name = Name::new("job").unwrap();
+        let mut view = LockView::new(name.clone(), None, 1);
+        for client in clients {
+            let claim = Claim {
+                id: ClaimId::new(client, 1),
+                name: name.clone(),
+                share: Share::Exclusive,
+                owner: None,
+                ttl: Duration::from_secs(30),
+                label: "worker".into(),
+                detached: false,
+            };
+            view.waiters.push(ClaimView::new(&claim, None, Duration::ZERO, Duration::ZERO));
+        }
+        assert_eq!(clients.map(|client| place(&view, client)), [1, 2, 3].map(Some));
+        assert_eq!(place(&view, ClientId::from_u64(4)), None);
     }
 }

@@ -81,7 +81,19 @@ fn a_full_disk_is_a_failure_and_says_so() {
 
 #[test]
 fn every_verb_has_help_with_an_example() {
-    for verb in ["run", "ls", "show", "break", "doctor", "stores", "completions", "man"] {
+    for verb in [
+        "run",
+        "acquire",
+        "renew",
+        "release",
+        "ls",
+        "show",
+        "break",
+        "doctor",
+        "stores",
+        "completions",
+        "man",
+    ] {
         let output = output(&[verb, "--help"]);
         assert_eq!(output.status.code(), Some(0), "{verb}");
         let text = stdout(&output);
@@ -127,7 +139,10 @@ fn completions_name_every_verb() {
         let output = output(&["completions", shell]);
         assert_eq!(output.status.code(), Some(0), "{shell}");
         let text = stdout(&output);
-        assert!(["run", "break", "doctor"].iter().all(|verb| text.contains(verb)), "{shell}");
+        assert!(
+            ["run", "acquire", "renew", "release", "break", "doctor"].iter().all(|verb| text.contains(verb)),
+            "{shell}"
+        );
         assert!(!text.contains("__child"), "{shell}");
     }
 }
@@ -140,7 +155,7 @@ fn man_prints_a_page_or_writes_one_per_verb() {
     let path = dir.path().join("man1");
     let written = tidelock(["man", "--dir"]).arg(&path).output().expect("runs");
     assert_eq!((written.status.code(), stderr(&written).as_str()), (Some(0), ""));
-    for page in ["tidelock.1", "tidelock-run.1", "tidelock-break.1"] {
+    for page in ["tidelock.1", "tidelock-run.1", "tidelock-acquire.1", "tidelock-break.1"] {
         assert!(path.join(page).exists(), "{page}");
     }
 }

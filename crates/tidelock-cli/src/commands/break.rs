@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use tidelock::MAX_OWNER_BYTES;
 
 use crate::{
     args::Break,
@@ -27,6 +28,16 @@ pub(crate) async fn run(args: &Break) -> Result<Exit, Trouble> {
     // Without a reason nobody can tell later whether it was right.
     if args.reason.trim().is_empty() {
         return Err(Trouble::Usage("the reason is empty: say why the lock is broken".into()));
+    }
+    // Here and not where it is told to the holders: a mistake is one whether or not there are any.
+    if args.reason.len() > MAX_OWNER_BYTES {
+        return Err(Trouble::Usage(format!(
+            "the reason has {} bytes, at most {MAX_OWNER_BYTES} are allowed: shorten it",
+            args.reason.len()
+        )));
+    }
+    if args.reason.contains(char::is_control) {
+        return Err(Trouble::Usage("the reason has a control character: write it in one line".into()));
     }
     let locks = Store::new(&args.store)?.connect().await?;
     let store = locks.abilities().store;

@@ -9,11 +9,8 @@ use crate::{
     output::{self, Trouble},
     plan::Run,
     signals::Signals,
-    waiting,
+    waiting::{self, Waited},
 };
-
-/// How long a store has to hear that we leave the line, when we are told to end.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// How long a store has to confirm that the lock is given back.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -22,24 +19,9 @@ const RELEASE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
     let plan = Run::new(args)?;
     let mut signals = Signals::forwarded()?;
-    let locks = tokio::select! {
-        locks = plan.store.connect() => locks?,
-        signal = signals.next() => return Ok(Exit::Signal(signal.as_raw())),
-    };
-    let got = tokio::select! {
-        got = waiting::acquire(&locks, &plan) => got,
-        signal = signals.next() => {
-            // Others should not have to wait for our place to lapse.
-            locks.shutdown(FAREWELL).await;
-            return Ok(Exit::Signal(signal.as_raw()));
-        }
-    };
-    let hold = match got {
-        Ok(hold) => hold,
-        Err(trouble) => {
-            locks.shutdown(FAREWELL).await;
-            return Err(trouble);
-        }
+    let hold = match waiting::acquire(plan.store.connect(), &plan.ask, &mut signals).await? {
+        Waited::Got(_, hold) => hold,
+        Waited::Signal(signal) => return Ok(Exit::Signal(signal.as_raw())),
     };
     let ended = child::run(&hold, &plan, &mut signals).await;
     // Whether the store hears of it does not change what the command did: its lease ends by itself.

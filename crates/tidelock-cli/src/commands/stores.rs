@@ -15,8 +15,8 @@ use crate::{
     values::Span,
 };
 
-/// A URL for each store that can tell what it can do without a server.
-const URLS: &[&str] = &["file:", "memory:"];
+/// The schemes whose stores need no server, so that each can be asked what it can do.
+const EMBEDDED: &[&str] = &["file", "memory"];
 
 /// The headlines of a store's abilities.
 const HEAD: [&str; 8] = ["STORE", "URL", "TOKEN", "WAKES", "ORDER", "RE-ENTRY", "PERMITS", "MIN TTL"];
@@ -24,8 +24,16 @@ const HEAD: [&str; 8] = ["STORE", "URL", "TOKEN", "WAKES", "ORDER", "RE-ENTRY", 
 /// One store, as programs read it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
-    store: &'static str,
+    store: String,
     url: String,
+    /// Left out where only the server knows.
+    #[serde(flatten)]
+    can: Option<Can>,
+}
+
+/// What a store can do, as programs read it.
+#[derive(Debug, Serialize)]
+struct Can {
     token: &'static str,
     push: bool,
     fair: bool,
@@ -38,9 +46,14 @@ pub(crate) struct Row {
 /// Prints a row per store.
 pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
     let mut rows = Vec::new();
-    for url in URLS {
-        match Locks::connect(url).await {
-            Ok(locks) => rows.push(Row::new(url, locks.abilities())),
+    for scheme in Locks::schemes() {
+        if !EMBEDDED.contains(scheme) {
+            rows.push(Row::of_server(scheme));
+            continue;
+        }
+        let url = format!("{scheme}:");
+        match Locks::connect(&url).await {
+            Ok(locks) => rows.push(Row::new(&url, locks.abilities())),
             // One that does not work here is no reason to be silent about the others.
             Err(error) => output::complain(&error),
         }
@@ -48,17 +61,23 @@ pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
     if args.json {
         output::json(&rows)?;
     } else {
-        output::text(&output::table(HEAD, &rows.iter().map(Row::cells).collect::<Vec<_>>()))?;
+        output::text(&text(&rows))?;
     }
     Ok(Exit::Done)
+}
+
+fn text(rows: &[Row]) -> String {
+    let mut text = output::table(HEAD, &rows.iter().map(Row::cells).collect::<Vec<_>>());
+    if rows.iter().any(|row| row.can.is_none()) {
+        text.push_str("-: ask the server, with tidelock doctor --url URL\n");
+    }
+    text
 }
 
 impl Row {
     /// What a store can do, and the URL to show for it.
     pub(crate) fn new(url: &str, abilities: &Abilities) -> Self {
-        Self {
-            store: abilities.store,
-            url: url.to_owned(),
+        let can = Can {
             token: match abilities.token {
                 TokenGrade::Process => "process",
                 TokenGrade::TimeAssisted => "time-assisted",
@@ -71,22 +90,20 @@ impl Row {
             permits: abilities.permits,
             min_ttl_ms: u64::try_from(abilities.min_ttl.as_millis()).unwrap_or(u64::MAX),
             renew_batch: abilities.renew_batch,
-        }
+        };
+        Self { store: abilities.store.to_owned(), url: url.to_owned(), can: Some(can) }
+    }
+
+    /// A store of which only the URL is known before its server is asked.
+    fn of_server(scheme: &str) -> Self {
+        Self { store: scheme.to_owned(), url: format!("{scheme}://HOST"), can: None }
     }
 
     /// The row as people read it.
     fn cells(&self) -> [String; 8] {
-        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
-        [
-            self.store.to_owned(),
-            self.url.clone(),
-            self.token.to_owned(),
-            if self.push { "push" } else { "poll" }.to_owned(),
-            if self.fair { "first come" } else { "any" }.to_owned(),
-            yes(self.reentry),
-            yes(self.permits),
-            Span(Duration::from_millis(self.min_ttl_ms)).to_string(),
-        ]
+        let [token, wakes, order, reentry, permits, min_ttl] =
+            self.can.as_ref().map_or_else(|| [(); 6].map(|()| "-".to_owned()), Can::cells);
+        [self.store.clone(), self.url.clone(), token, wakes, order, reentry, permits, min_ttl]
     }
 
     /// The row as a list, a line for each ability.
@@ -97,5 +114,36 @@ impl Row {
             let _ = writeln!(text, "{:10}  {cell}", head.to_lowercase());
         }
         text
+    }
+}
+
+impl Can {
+    fn cells(&self) -> [String; 6] {
+        let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+        [
+            self.token.to_owned(),
+            if self.push { "push" } else { "poll" }.to_owned(),
+            if self.fair { "first come" } else { "any" }.to_owned(),
+            yes(self.reentry),
+            yes(self.permits),
+            Span(Duration::from_millis(self.min_ttl_ms)).to_string(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_with_a_server_is_listed_without_asking_it() {
+        let rows = [Row::of_server("redis")];
+        let text = text(&rows);
+        let lines: Vec<_> = text.lines().collect();
+        let words: Vec<_> = lines[1].split_whitespace().collect();
+        assert_eq!(words, ["redis", "redis://HOST", "-", "-", "-", "-", "-", "-"], "{text}");
+        assert!(lines[2].contains("tidelock doctor"), "{text}");
+        let json = serde_json::to_value(&rows).unwrap();
+        assert_eq!(json, serde_json::json!([{ "store": "redis", "url": "redis://HOST" }]));
     }
 }

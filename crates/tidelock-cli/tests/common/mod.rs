@@ -89,6 +89,24 @@ impl Store {
         lock["waiters"].as_array().expect("a list").len()
     }
 
+    /// How many hold a name.
+    pub(crate) fn holders(&self, name: &str) -> usize {
+        let lock = json(&["show", name, "--json", "--url", &self.url()]);
+        lock["holders"].as_array().expect("a list").len()
+    }
+
+    /// The binary with this store.
+    pub(crate) fn tidelock(&self, args: &[&str]) -> Command {
+        let mut command = tidelock(args);
+        command.env("TIDELOCK_URL", self.url());
+        command
+    }
+
+    /// Runs the binary with this store to its end.
+    pub(crate) fn output(&self, args: &[&str]) -> Output {
+        self.tidelock(args).output().expect("the binary runs")
+    }
+
     /// A shell under a lock of this store.
     pub(crate) fn run(&self, args: &[&str], script: &str) -> Running {
         let url = self.url();

@@ -1,0 +1,59 @@
+//! `tidelock acquire`: a lock that stays held when this process ends.
+
+use tidelock::{Locks, Ticket};
+
+use crate::{
+    args,
+    exit::Exit,
+    output::{self, Trouble},
+    plan::Acquire,
+    signals::Signals,
+    ticket::{self, Left},
+    waiting::{self, Waited},
+};
+
+/// Waits, takes, prints the ticket. Either somebody has the ticket in the end, or nothing is held.
+pub(crate) async fn run(args: args::Acquire) -> Result<Exit, Trouble> {
+    let plan = Acquire::new(args)?;
+    if !output::is_heard() {
+        return Err(Trouble::Usage(
+            "standard output is closed, so nobody would get the ticket: open it, or write >/dev/null to do without"
+                .into(),
+        ));
+    }
+    let mut signals = Signals::forwarded()?;
+    let connect = plan.store.connect_beyond_process();
+    let (locks, hold) = match waiting::acquire(connect, &plan.ask, &mut signals).await? {
+        Waited::Got(locks, hold) => (locks, hold),
+        Waited::Signal(signal) => return Ok(Exit::Signal(signal.as_raw())),
+    };
+    let ticket = hold.leave_behind()?;
+    let done = tokio::select! {
+        biased;
+        handed = hand_out(&ticket, &locks, plan.json) => handed.map(|()| Exit::Done),
+        signal = signals.next() => Ok(Exit::Signal(signal.as_raw())),
+    };
+    if !matches!(done, Ok(Exit::Done)) {
+        ticket::take_back(&ticket, &locks).await;
+    }
+    done
+}
+
+/// Prints the ticket, with all of its ttl ahead of it.
+async fn hand_out(ticket: &Ticket, locks: &Locks, json: bool) -> Result<(), Trouble> {
+    // A lease is counted from its last renewal: that may have been while we waited, and from here on
+    // nobody renews by itself.
+    locks.renew(ticket).await?;
+    let text = if json {
+        output::to_json(&Left::new(ticket, locks).with_ticket(ticket))?
+    } else {
+        format!("{ticket}\n")
+    };
+    // In one write. A reader that is gone is a failure here: it has not seen enough.
+    output::text_in_background(text).await.map_err(|error| {
+        let name = ticket.name();
+        Trouble::Usage(format!(
+            "cannot print the ticket of lock {name:?}, so the lock is given back: {error}"
+        ))
+    })
+}
