@@ -107,6 +107,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// What this store can do. The same for the life of the connection.
     fn abilities(&self) -> &Abilities;
 
+    /// What should be mended about the store, one sentence each, for people.
+    fn concerns(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Takes a place in the line of the claim's name, or, for [`Ask::Try`], only if it would hold at once.
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered>;
 

@@ -203,6 +203,12 @@ impl Locks {
         self.engine.backend().abilities()
     }
 
+    /// What should be mended about the store, one sentence each: what makes locks there less safe
+    /// than they could be.
+    pub fn concerns(&self) -> Vec<String> {
+        self.engine.backend().concerns()
+    }
+
     /// Ends the client: nothing new is acquired, whoever waits gets an error, and calls under way
     /// come to their end. Guards have the time to be released; what is still held after it is
     /// lost and given back. Says how many locks were cut off so.

@@ -10,8 +10,25 @@ use crate::{
 };
 
 /// The schemes that this build knows.
-pub(crate) const SCHEMES: &[&str] =
-    if cfg!(all(unix, feature = "file")) { &["file", "memory"] } else { &["memory"] };
+pub(crate) const SCHEMES: &[&str] = &[
+    #[cfg(all(unix, feature = "file"))]
+    "file",
+    "memory",
+    #[cfg(feature = "redis")]
+    "redis",
+    #[cfg(feature = "redis")]
+    "rediss",
+    #[cfg(feature = "redis")]
+    "redis+unix",
+    #[cfg(feature = "redis")]
+    "redis+sentinel",
+    #[cfg(feature = "redis")]
+    "rediss+sentinel",
+    #[cfg(feature = "redis")]
+    "redis+cluster",
+    #[cfg(feature = "redis")]
+    "rediss+cluster",
+];
 
 /// Connects the store of a URL on behalf of a client.
 pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
@@ -29,6 +46,9 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
     match scheme {
         "file" => file(rest, false, client),
         "memory" => memory(rest, client),
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+        | "rediss+cluster" => redis(url, client).await,
         other => Err(Error::invalid_url(format!(
             "this build of tidelock has no store for the URL scheme {:?} (it has: {}): mend the URL or enable the crate's feature for that store",
             other.chars().take(32).collect::<String>(),
@@ -52,6 +72,14 @@ fn file(_: &str, _: bool, _: ClientId) -> Result<Arc<dyn Backend>> {
     Err(Error::invalid_url(
         "this build of tidelock has no store in files: enable the crate's feature \"file\" (on Unix), or use another store",
     ))
+}
+
+#[cfg(feature = "redis")]
+async fn redis(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::redis::{RedisBackend, RedisConfig};
+
+    let backend = RedisBackend::connect(RedisConfig::from_url(url)?, client).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("redis", None, &failure))?))
 }
 
 fn memory(rest: &str, client: ClientId) -> Result<Arc<dyn Backend>> {

@@ -53,7 +53,7 @@ impl Guard {
 
     /// Leaves the lock held and gives it to whoever has the ticket, in this process or another, now
     /// or after this one has ended. From here on nobody renews it but
-    /// [`Locks::renew`](crate::Locks::renew), and its ttl is counted.
+    /// [`Locks::renew`](crate::Locks::renew): a lease is counted from its last renewal.
     ///
     /// # Errors
     /// [`InvalidOption`](crate::ErrorKind::InvalidOption) when it was not asked for with

@@ -45,6 +45,7 @@ mod shards;
 pub mod testing;
 mod ticket;
 mod token;
+mod url;
 
 pub use self::{
     client::Locks,

@@ -102,7 +102,7 @@ impl Options {
         }
         if ttl > MAX_TTL {
             return Err(Error::invalid_option(format!(
-                "a ttl of {ttl:?} is too long, at most {MAX_TTL:?} are allowed: locks are renewed by themselves"
+                "a ttl of {ttl:?} is too long, at most {MAX_TTL:?} are allowed: a shorter one can be renewed"
             )));
         }
         Ok(())

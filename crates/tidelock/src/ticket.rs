@@ -8,6 +8,7 @@ use crate::{
     error::Error,
     name::Name,
     token::Token,
+    url::unescape,
 };
 
 /// The first part of every ticket of this form.
@@ -54,7 +55,7 @@ impl Ticket {
         self.token
     }
 
-    /// How long the hold lives from its grant or from its last renewal.
+    /// How long the hold lives from its last renewal, which may have been while it waited.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
@@ -124,20 +125,6 @@ fn read(text: &str) -> Option<Ticket> {
         }
     };
     Some(Ticket { name: Name::new(&unescape(parts.next()?)?).ok()?, id, share, ttl, token })
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push((digit()? << 4 | digit()?) as u8);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

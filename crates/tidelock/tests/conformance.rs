@@ -11,6 +11,9 @@ mod behind;
 #[cfg(all(unix, feature = "file"))]
 #[path = "conformance/files.rs"]
 mod files;
+#[cfg(feature = "redis")]
+#[path = "conformance/redis.rs"]
+mod redis;
 
 use std::{
     any::Any,
@@ -61,6 +64,12 @@ const STANDS: &[Stand] = &[
     Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far) },
     #[cfg(all(unix, feature = "file"))]
     Stand { name: "file", runtime: real, open: files::Files::open },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis", runtime: real, open: redis::one },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis_sentinel", runtime: real, open: redis::sentinel },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis_cluster", runtime: real, open: redis::cluster },
 ];
 
 /// A runtime whose clock jumps from one timer to the next: no trial waits for real.
@@ -69,7 +78,7 @@ fn paused() -> Runtime {
 }
 
 /// A runtime for stores that others change too, on the machine's clock.
-#[cfg(all(unix, feature = "file"))]
+#[cfg(any(all(unix, feature = "file"), feature = "redis"))]
 fn real() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -119,7 +128,12 @@ fn main() -> ExitCode {
     }));
     let arguments = Arguments::from_args();
     match trials() {
-        Ok(trials) => libtest_mimic::run(&arguments, trials).exit_code(),
+        Ok(trials) => {
+            let conclusion = libtest_mimic::run(&arguments, trials);
+            #[cfg(feature = "redis")]
+            redis::stop();
+            conclusion.exit_code()
+        }
         Err(mistake) => {
             eprintln!("{mistake}");
             ExitCode::FAILURE

@@ -3,3 +3,5 @@
 #[cfg(all(unix, feature = "file"))]
 pub mod file;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;

@@ -1,0 +1,107 @@
+//! The verbs, each one call on the store.
+
+use std::sync::Arc;
+
+use tokio::sync::{
+    Mutex,
+    mpsc::{UnboundedReceiver, unbounded_channel},
+};
+
+use super::{
+    RedisConfig,
+    codec::Space,
+    config::Place,
+    link::{Common, Heard},
+    servers::Servers,
+    store::{MIN_TTL, RedisStore},
+};
+use crate::{
+    backend::{
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
+        Scope, Standing, TokenGrade,
+    },
+    clock::Clock,
+    name::Name,
+};
+
+/// A client of Redis.
+#[derive(Debug)]
+pub struct RedisBackend {
+    store: Arc<RedisStore>,
+    heard: Arc<Mutex<UnboundedReceiver<Heard>>>,
+    abilities: Abilities,
+}
+
+impl RedisBackend {
+    /// Connects a client. Must be called within a tokio runtime that has I/O and time enabled.
+    ///
+    /// # Errors
+    /// [`Unreachable`](crate::backend::FailureKind::Unreachable) when no server answers;
+    /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login, or that is not fit for locks.
+    pub async fn connect(config: RedisConfig, client: ClientId) -> Result<Self, Failure> {
+        let (tell, heard) = unbounded_channel();
+        let config = Arc::new(config);
+        let common = Arc::new(Common {
+            space: Space::new(&config.prefix),
+            client,
+            heard: tell,
+            eviction_allowed: config.eviction_allowed,
+            sharded: matches!(config.servers, Place::Cluster(_)),
+            clock: Clock::machine(),
+            longest_ttl: Default::default(),
+        });
+        let servers = Servers::new(&config, &common)?;
+        let abilities = Abilities {
+            store: "redis",
+            token: TokenGrade::TimeAssisted,
+            push: true,
+            fair: true,
+            reentry: true,
+            permits: true,
+            min_ttl: MIN_TTL,
+            // Each takes a few microseconds, in which the server does nothing else.
+            renew_batch: 128,
+        };
+        let store = Arc::new(RedisStore { config, common, servers });
+        // A mistake in the URL is said now, not when the first lock is wanted.
+        for link in store.servers.all().await? {
+            link.connection().await?;
+        }
+        Ok(Self { store, heard: Arc::new(Mutex::new(heard)), abilities })
+    }
+}
+
+impl Backend for RedisBackend {
+    fn abilities(&self) -> &Abilities {
+        &self.abilities
+    }
+
+    fn concerns(&self) -> Vec<String> {
+        self.store.servers.concerns()
+    }
+
+    fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
+        let (store, claim) = (Arc::clone(&self.store), Arc::clone(claim));
+        Call::later(async move { store.enter(&claim, ask).await })
+    }
+
+    fn wait(&self) -> Call<News> {
+        let (store, heard) = (Arc::clone(&self.store), Arc::clone(&self.heard));
+        Call::later(async move { store.wait(&mut *heard.lock().await).await })
+    }
+
+    fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>> {
+        let (store, claims) = (Arc::clone(&self.store), claims.to_vec());
+        Call::later(async move { store.renew(&claims).await })
+    }
+
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
+        let (store, name) = (Arc::clone(&self.store), name.clone());
+        Call::later(async move { store.leave(&name, id, &why).await })
+    }
+
+    fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
+        let (store, scope) = (Arc::clone(&self.store), scope.clone());
+        Call::later(async move { store.look(&scope).await })
+    }
+}

@@ -1,0 +1,309 @@
+//! From a URL to servers and options.
+
+use std::{fmt, fs, time::Duration};
+
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, TlsCertificates, io::tcp::TcpSettings,
+};
+
+use crate::{
+    error::{Error, Result},
+    url::Url,
+};
+
+const OPTIONS: &str = "prefix, db, replicas, replicas_timeout_ms, scripting, eviction, ca, cert, key, sentinel_user, sentinel_password";
+
+/// How a client reaches Redis, and how locks are kept there.
+#[derive(Clone)]
+pub struct RedisConfig {
+    pub(super) servers: Place,
+    pub(super) login: Login,
+    pub(super) sentinel_login: Login,
+    pub(super) tls: Option<Tls>,
+    pub(super) db: i64,
+    /// What all keys and channels begin with.
+    pub(super) prefix: String,
+    /// How many replicas have to confirm a grant.
+    pub(super) replicas: u32,
+    pub(super) replicas_timeout: Duration,
+    pub(super) scripting: Scripting,
+    /// Whether a server that may evict locks is used all the same.
+    pub(super) eviction_allowed: bool,
+}
+
+/// Where the servers are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    One(Host),
+    Socket(String),
+    /// Sentinels, and the name of the master they watch.
+    Sentinel(Vec<Host>, String),
+    /// Some members of a cluster.
+    Cluster(Vec<Host>),
+}
+
+/// A host and its port.
+pub(super) type Host = (String, u16);
+
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Login {
+    user: Option<String>,
+    password: Option<String>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Tls {
+    ca: Option<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// How a change is made atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scripting {
+    /// Scripts, sent once and then called by their hash.
+    Scripts,
+    /// Functions of a library that an administrator loaded.
+    Functions,
+    /// Watched keys and transactions.
+    Off,
+}
+
+impl RedisConfig {
+    /// Reads a URL such as `redis://user:password@host:6379/0`.
+    ///
+    /// # Errors
+    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let mut url = Url::parse(url)?;
+        let (scheme, kind) = url.scheme.split_once('+').unwrap_or((&url.scheme, ""));
+        let secure = scheme == "rediss";
+        let kind = kind.to_owned();
+        let tls = tls(&mut url, secure)?;
+        let hosts = |url: &Url, port| -> Result<Vec<Host>> {
+            if url.hosts.is_empty() {
+                return Err(Error::invalid_url("the URL names no host: write redis://host:6379"));
+            }
+            Ok(url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect())
+        };
+        let (servers, db) = match &*kind {
+            "" => {
+                let mut hosts = hosts(&url, 6379)?;
+                if hosts.len() > 1 {
+                    return Err(Error::invalid_url(
+                        "redis:// takes one host: use redis+sentinel:// or redis+cluster:// for several",
+                    ));
+                }
+                (Place::One(hosts.remove(0)), url.path.clone())
+            }
+            "unix" if url.hosts.is_empty() && !url.path.is_empty() => {
+                (Place::Socket(format!("/{}", url.path)), String::new())
+            }
+            "unix" => {
+                return Err(Error::invalid_url(
+                    "write redis+unix:///path/of/the/socket, with ?db= if needed",
+                ));
+            }
+            "sentinel" => {
+                let (master, db) = url.path.split_once('/').unwrap_or((&url.path, ""));
+                if master.is_empty() {
+                    return Err(Error::invalid_url(
+                        "the URL does not name the master: write redis+sentinel://host,host/NAME",
+                    ));
+                }
+                (Place::Sentinel(hosts(&url, 26379)?, master.to_owned()), db.to_owned())
+            }
+            "cluster" => (Place::Cluster(hosts(&url, 6379)?), url.path.clone()),
+            _ => {
+                return Err(Error::invalid_url(
+                    "Redis is reached by redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster://",
+                ));
+            }
+        };
+        let db = match url.take("db").unwrap_or(db).as_str() {
+            "" => 0,
+            db => db.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
+                Error::invalid_url("the database in the URL is not a number: write redis://host/0")
+            })?,
+        };
+        if db != 0 && matches!(servers, Place::Cluster(_)) {
+            return Err(Error::invalid_url("a cluster has database 0 only: leave the number out"));
+        }
+        let config = Self {
+            servers,
+            login: Login { user: url.user.clone(), password: url.password.clone() },
+            sentinel_login: Login {
+                user: url.take("sentinel_user"),
+                password: url.take("sentinel_password"),
+            },
+            tls,
+            db,
+            prefix: url.take("prefix").unwrap_or_else(|| "tidelock:".to_owned()),
+            replicas: url.take_parsed("replicas", "a number of replicas")?.unwrap_or(0),
+            replicas_timeout: Duration::from_millis(
+                url.take_parsed("replicas_timeout_ms", "a number of milliseconds")?.unwrap_or(500),
+            ),
+            scripting: match url.take("scripting").as_deref() {
+                None | Some("on") => Scripting::Scripts,
+                Some("functions") => Scripting::Functions,
+                Some("off") => Scripting::Off,
+                Some(_) => {
+                    return Err(Error::invalid_url(
+                        "the URL's option scripting has to be on, functions or off",
+                    ));
+                }
+            },
+            eviction_allowed: match url.take("eviction").as_deref() {
+                None | Some("refuse") => false,
+                Some("allow") => true,
+                Some(_) => {
+                    return Err(Error::invalid_url("the URL's option eviction has to be refuse or allow"));
+                }
+            },
+        };
+        if config.prefix.contains(['{', '}']) || config.prefix.chars().any(char::is_control) {
+            return Err(Error::invalid_url(
+                "the prefix may not have braces or control characters: use another",
+            ));
+        }
+        url.finish(OPTIONS)?;
+        Ok(config)
+    }
+
+    /// The library of functions that `scripting=functions` calls, for an administrator to load with
+    /// `FUNCTION LOAD REPLACE`.
+    pub fn function_library() -> String {
+        super::scripts::library()
+    }
+
+    /// A client for one server of this installation.
+    pub(super) fn client(&self, host: &Host) -> Result<Client, redis::RedisError> {
+        self.client_at(address(host, self.tls.is_some()), &self.login, self.db)
+    }
+
+    /// A client for the server behind a socket.
+    pub(super) fn client_of_socket(&self, path: &str) -> Result<Client, redis::RedisError> {
+        self.client_at(ConnectionAddr::Unix(path.into()), &self.login, self.db)
+    }
+
+    /// A client for a Sentinel.
+    pub(super) fn client_of_sentinel(&self, host: &Host) -> Result<Client, redis::RedisError> {
+        self.client_at(address(host, self.tls.is_some()), &self.sentinel_login, 0)
+    }
+
+    fn client_at(
+        &self,
+        address: ConnectionAddr,
+        login: &Login,
+        db: i64,
+    ) -> Result<Client, redis::RedisError> {
+        let mut settings = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("tidelock", env!("CARGO_PKG_VERSION"))
+            .set_db(db);
+        if let Some(user) = &login.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &login.password {
+            settings = settings.set_password(password);
+        }
+        let info: ConnectionInfo =
+            address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp());
+        match &self.tls {
+            None => Client::open(info),
+            Some(tls) => {
+                // Without one the driver could not encrypt; one that the program chose stays.
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let client_tls = tls.client.clone();
+                let client_tls =
+                    client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+                Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca.clone() })
+            }
+        }
+    }
+}
+
+fn address((host, port): &Host, secure: bool) -> ConnectionAddr {
+    if secure {
+        ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host.clone(), *port)
+    }
+}
+
+/// A peer that vanished without a word is noticed within seconds.
+fn tcp() -> TcpSettings {
+    let settings = TcpSettings::default().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(Duration::from_secs(5));
+    settings
+}
+
+fn tls(url: &mut Url, secure: bool) -> Result<Option<Tls>> {
+    let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
+        let Some(path) = url.take(option) else { return Ok(None) };
+        if !secure {
+            return Err(Error::invalid_url(format!(
+                "the URL's option {option} is about TLS, and redis:// does not use it: write rediss://"
+            )));
+        }
+        fs::read(&path).map(Some).map_err(|error| {
+            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
+        })
+    };
+    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
+    let client = match (cert, key) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some((cert, key)),
+        _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
+    };
+    Ok(secure.then_some(Tls { ca, client }))
+}
+
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisConfig({:?}, prefix {:?})", self.servers, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_with_their_options() {
+        let one = RedisConfig::from_url("redis://me:secret@host/2?prefix=x:&replicas=1").unwrap();
+        assert_eq!((&one.servers, one.db, one.replicas), (&Place::One(("host".into(), 6379)), 2, 1));
+        assert!(!format!("{one:?}").contains("secret"));
+        let socket = RedisConfig::from_url("redis+unix:///run/redis.sock?db=1").unwrap();
+        assert_eq!((socket.servers, socket.db), (Place::Socket("/run/redis.sock".into()), 1));
+        let sentinel = RedisConfig::from_url("redis+sentinel://a,b:1/main/3").unwrap();
+        let hosts = vec![("a".into(), 26379), ("b".into(), 1)];
+        assert_eq!((sentinel.servers, sentinel.db), (Place::Sentinel(hosts, "main".into()), 3));
+        let cluster = RedisConfig::from_url("rediss+cluster://a,b?scripting=functions").unwrap();
+        assert!(cluster.tls.is_some() && cluster.scripting == Scripting::Functions);
+    }
+
+    #[test]
+    fn wrong_urls_get_one_clear_sentence_without_secrets() {
+        for bad in [
+            "redis://",
+            "redis://a,b",
+            "redis://:secret@h/x",
+            "redis://h?ca=/nonexistent",
+            "rediss://h?ca=/nonexistent",
+            "rediss://h?cert=/dev/null",
+            "redis+sentinel://a,b",
+            "redis+cluster://a/1",
+            "redis+unix://host/path",
+            "redis+other://h",
+            "redis://:secret@h?replicas=many",
+            "redis://h?scripting=maybe",
+            "redis://h?prefix=a{b",
+            "redis://h?nonsense",
+        ] {
+            let error = RedisConfig::from_url(bad).unwrap_err();
+            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What may be concluded from an error of the driver.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::backend::Failure;
+
+/// An error that came in answer to a command, or instead of one.
+pub(super) fn classify(error: &RedisError) -> Failure {
+    let text = describe(error);
+    match error.kind() {
+        ErrorKind::Server(kind) => match kind {
+            ServerErrorKind::NoPerm => {
+                Failure::denied(format!("{text}: give the user the rights that docs/backends/redis.md lists"))
+            }
+            ServerErrorKind::ReadOnly => {
+                Failure::unreachable(format!("{text}: this server is a replica now"))
+            }
+            ServerErrorKind::BusyLoading
+            | ServerErrorKind::MasterDown
+            | ServerErrorKind::ClusterDown
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::Moved
+            | ServerErrorKind::Ask => Failure::unreachable(text),
+            _ => by_code(error.code().unwrap_or_default(), text),
+        },
+        ErrorKind::AuthenticationFailed => {
+            Failure::denied(format!("{text}: mend user and password in the URL"))
+        }
+        ErrorKind::Extension => by_code(error.code().unwrap_or_default(), text),
+        ErrorKind::Io if error.is_connection_refusal() => Failure::unreachable(text),
+        ErrorKind::Io => Failure::unknown(text),
+        ErrorKind::RESP3NotSupported => {
+            Failure::denied("the server is older than Redis 6 and does not speak RESP3: use 6.2 or newer")
+        }
+        // Whatever else: the command may have been sent.
+        _ => Failure::unknown(text),
+    }
+}
+
+/// An error while connecting: no command was sent.
+pub(super) fn classify_connecting(error: &RedisError) -> Failure {
+    let failure = classify(error);
+    match failure.kind {
+        crate::backend::FailureKind::Unknown => Failure::unreachable(failure.reason),
+        _ => failure,
+    }
+}
+
+fn by_code(code: &str, text: String) -> Failure {
+    match code {
+        "OOM" => Failure::unreachable(format!("{text}: raise maxmemory or free some")),
+        "MISCONF" => Failure::unreachable(format!("{text}: mend its persistence")),
+        "NOREPLICAS" | "BUSY" | "UNKILLABLE" => Failure::unreachable(text),
+        "WRONGPASS" | "NOAUTH" => Failure::denied(format!("{text}: mend user and password in the URL")),
+        "WRONGTYPE" => Failure::denied(format!(
+            "{text}: something else is kept under the key of this lock; use another ?prefix= in the URL"
+        )),
+        _ => Failure::denied(text),
+    }
+}
+
+/// One line, without what the driver adds around the server's words.
+fn describe(error: &RedisError) -> String {
+    let text = match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
+    };
+    text.lines().next().unwrap_or_default().chars().take(200).collect()
+}

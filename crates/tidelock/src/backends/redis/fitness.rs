@@ -1,0 +1,89 @@
+//! Whether a server is fit for locks: asked of each one when it is connected.
+
+use std::time::Duration;
+
+use crate::backend::Failure;
+
+/// What a server says about itself, as far as locks depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fitness {
+    /// Changes with every start of the server.
+    pub(super) run: String,
+    pub(super) uptime: Duration,
+    pub(super) is_replica: bool,
+    /// Whether what it confirmed survives the end of its process.
+    pub(super) keeps_data: bool,
+    policy: String,
+    bounded: bool,
+}
+
+impl Fitness {
+    /// Reads the answer to `INFO`.
+    pub(super) fn read(info: &str) -> Self {
+        let field = |name: &str| {
+            let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+            info.lines().find_map(of_name).unwrap_or_default()
+        };
+        Self {
+            run: field("run_id"),
+            uptime: Duration::from_secs(field("uptime_in_seconds").parse().unwrap_or(0)),
+            is_replica: field("role") == "slave",
+            keeps_data: field("aof_enabled") == "1",
+            policy: field("maxmemory_policy"),
+            bounded: field("maxmemory").parse() != Ok(0_u64) && !field("maxmemory").is_empty(),
+        }
+    }
+
+    /// Refuses a server that would give locks away.
+    pub(super) fn check(&self, eviction_allowed: bool) -> Result<(), Failure> {
+        if self.evicts() && self.bounded && !eviction_allowed {
+            return Err(Failure::denied(format!(
+                "its maxmemory-policy is {:?}, so it may drop locks that are held when memory is short: set maxmemory-policy noeviction, or accept it with ?eviction=allow in the URL",
+                self.policy
+            )));
+        }
+        Ok(())
+    }
+
+    fn evicts(&self) -> bool {
+        !self.policy.is_empty() && self.policy != "noeviction"
+    }
+
+    /// What does not forbid its use and should be mended.
+    pub(super) fn concerns(&self) -> Vec<String> {
+        let mut concerns = Vec::new();
+        if self.evicts() {
+            concerns.push(format!(
+                "maxmemory-policy is {:?}: with a memory limit the server may drop locks that are held; set maxmemory-policy noeviction",
+                self.policy
+            ));
+        }
+        if !self.keeps_data {
+            concerns.push(
+                "the server keeps no append-only file: after a restart it has forgotten who holds what; set appendonly yes, best with appendfsync always".to_owned(),
+            );
+        }
+        concerns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_may_drop_locks_is_refused_with_the_mend() {
+        let info = |maxmemory, policy| {
+            format!(
+                "run_id:abc\r\nuptime_in_seconds:7\r\nrole:master\r\naof_enabled:1\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n"
+            )
+        };
+        let fit = Fitness::read(&info(0, "noeviction").replace('\r', ""));
+        assert_eq!((fit.run.as_str(), fit.uptime, fit.is_replica), ("abc", Duration::from_secs(7), false));
+        assert!(fit.check(false).is_ok() && fit.concerns().is_empty());
+        let bounded = Fitness::read(&info(1_000, "volatile-lru").replace('\r', ""));
+        assert!(bounded.check(false).unwrap_err().reason.contains("maxmemory-policy noeviction"));
+        assert!(bounded.check(true).is_ok() && bounded.concerns().len() == 1);
+        assert!(Fitness::read(&info(0, "allkeys-lru").replace('\r', "")).check(false).is_ok());
+    }
+}

@@ -1,0 +1,29 @@
+//! `redis:` keeps lines in a Redis server, behind Sentinels, or in a cluster.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config` | from a URL to servers and options |
+//! | `codec` | keys, arguments, replies and pushes |
+//! | `scripts`, `scripts/` | one atomic script for each verb |
+//! | `errors` | what may be concluded from an error of the driver |
+//! | `link` | one connection to one server: opened, checked, subscribed, opened again |
+//! | `fitness` | whether a server is fit for locks |
+//! | `servers` | which server a lock's commands go to |
+//! | `sentinel` | the master that Sentinels name |
+//! | `cluster` | the members that slots are spread over |
+//! | `store` | the verbs |
+//! | `backend` | the waist |
+
+mod backend;
+mod cluster;
+mod codec;
+mod config;
+mod errors;
+mod fitness;
+mod link;
+mod scripts;
+mod sentinel;
+mod servers;
+mod store;
+
+pub use self::{backend::RedisBackend, config::RedisConfig};

@@ -1,0 +1,260 @@
+//! The verbs.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use redis::{Cmd, ServerErrorKind, Value};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    cluster,
+    codec::{self, micros},
+    config::{RedisConfig, Scripting},
+    errors::classify,
+    link::{Common, Heard},
+    scripts::{ENTER, LEAVE, LOOK, RENEW, Verb},
+    servers::{Form, Servers},
+};
+use crate::{
+    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, LockView, News, Scope, Standing, What},
+    clock::nanos,
+    name::Name,
+};
+
+/// What the four other keys of a lock end with.
+const OTHERS: [&str; 4] = [":c", ":w", ":x", ":h"];
+
+/// The locks of an installation, as one client sees them.
+#[derive(Debug)]
+pub(super) struct RedisStore {
+    pub(super) config: Arc<RedisConfig>,
+    pub(super) common: Arc<Common>,
+    pub(super) servers: Servers,
+}
+
+impl RedisStore {
+    pub(super) async fn enter(&self, claim: &Claim, ask: Ask) -> Result<Entered, Failure> {
+        self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
+        let key = self.common.space.key(&claim.name);
+        self.servers.link(&key).await?.may_grant()?;
+        let tail = codec::tail(claim);
+        let answer = self
+            .ask(&ENTER, &key, &|command, form| {
+                command.arg(claim.id.to_string());
+                command.arg(if ask == Ask::Try { "t" } else { "q" });
+                command.arg(micros(claim.ttl)).arg(&tail);
+                self.address(command, form);
+            })
+            .await?;
+        let entered = codec::entered(&answer)?;
+        if let Entered::Held(_) = entered
+            && let Err(failure) = self.confirmed_by_replicas(&key).await
+        {
+            // Whatever was granted may be lost with the server: nobody is to rely on it.
+            self.leave(&claim.name, claim.id, &Leave::Done).await?;
+            return Err(failure);
+        }
+        Ok(entered)
+    }
+
+    pub(super) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
+        if claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<_> = claims.iter().map(|claim| self.common.space.key(&claim.name)).collect();
+        if !matches!(self.servers, Servers::Cluster(_)) {
+            let all: Vec<_> = claims.iter().zip(&keys).collect();
+            return self.renew_together(&all).await;
+        }
+        // One command for each slot, all under way at once.
+        let mut by_slot: Vec<Vec<usize>> = Vec::new();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by_key(|index| cluster::slot(&keys[*index]));
+        for index in order {
+            match by_slot.last_mut() {
+                Some(group) if cluster::slot(&keys[group[0]]) == cluster::slot(&keys[index]) => {
+                    group.push(index)
+                }
+                _ => by_slot.push(vec![index]),
+            }
+        }
+        let mut standings = vec![Standing::Gone; claims.len()];
+        let asked = by_slot.iter().map(|group| {
+            let some: Vec<_> = group.iter().map(|index| (&claims[*index], &keys[*index])).collect();
+            async move { self.renew_together(&some).await }
+        });
+        for (group, answer) in by_slot.iter().zip(futures_util::future::join_all(asked).await) {
+            for (index, standing) in group.iter().zip(answer?) {
+                standings[*index] = standing;
+            }
+        }
+        Ok(standings)
+    }
+
+    /// Renews claims whose keys are on one server, in one slot where there are slots.
+    async fn renew_together(&self, claims: &[(&Arc<Claim>, &String)]) -> Result<Vec<Standing>, Failure> {
+        let first = claims[0].1;
+        let answer = self
+            .ask_with(&RENEW, first, &|command, form| {
+                command.arg(claims.len() * if form.all_keys { 5 } else { 1 });
+                for (_, key) in claims {
+                    add_keys(command, key, form);
+                }
+                self.address(command, form);
+                for (claim, _) in claims {
+                    command.arg(claim.id.to_string());
+                }
+            })
+            .await?;
+        let (standings, _) = codec::standings(&answer, claims.len())?;
+        if standings.iter().any(|standing| matches!(standing, Standing::Held(_))) {
+            self.confirmed_by_replicas(first).await?;
+        }
+        Ok(standings)
+    }
+
+    pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
+        let key = self.common.space.key(name);
+        let why = match why {
+            Leave::Done => String::new(),
+            Leave::Evicted(reason) => format!("e{reason}"),
+        };
+        let fill = |command: &mut Cmd, form: Form<'_>| {
+            command.arg(id.to_string()).arg(&why);
+            self.address(command, form);
+        };
+        self.ask(&LEAVE, &key, &fill).await.map(drop)
+    }
+
+    pub(super) async fn look(&self, scope: &Scope) -> Result<Vec<LockView>, Failure> {
+        let names = match scope {
+            Scope::Names(names) => names.clone(),
+            Scope::All => self.names().await?,
+        };
+        let views = futures_util::future::join_all(names.iter().map(|name| async move {
+            let answer = self.ask(&LOOK, &self.common.space.key(name), &|_, _| ()).await?;
+            codec::view(name, &answer)
+        }));
+        views.await.into_iter().filter_map(Result::transpose).collect()
+    }
+
+    /// The names of all locks in use, and of some that were.
+    async fn names(&self) -> Result<Vec<Name>, Failure> {
+        let mut names = Vec::new();
+        for link in self.servers.all().await? {
+            let mut cursor = "0".to_owned();
+            loop {
+                let mut scan = redis::cmd("SCAN");
+                scan.arg(&cursor).arg("MATCH").arg(self.common.space.pattern());
+                scan.arg("COUNT").arg(1_000).arg("TYPE").arg("string");
+                let answer = link.ask(&scan).await?.map_err(|error| classify(&error))?;
+                let (next, keys): (String, Vec<String>) =
+                    redis::from_redis_value(answer).map_err(|error| {
+                        Failure::unknown(format!("the answer to SCAN cannot be read: {error}"))
+                    })?;
+                names.extend(keys.iter().filter_map(|key| self.common.space.name(key)));
+                if next == "0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The next thing that is heard unasked.
+    pub(super) async fn wait(&self, heard: &mut UnboundedReceiver<Heard>) -> Result<News, Failure> {
+        self.servers.listen().await?;
+        match heard.recv().await {
+            // Who is to rely on replicas asks, and has them confirm it.
+            Some(Heard::News(news)) if self.config.replicas > 0 && matches!(news.what, What::Granted(_)) => {
+                Ok(News { what: What::Ask, ..news })
+            }
+            Some(Heard::News(news)) => Ok(news),
+            Some(Heard::Cut(why)) => Err(Failure::unreachable(why)),
+            None => Err(Failure::unreachable("nobody can tell anything any more")),
+        }
+    }
+
+    /// Calls a verb on the keys of one lock.
+    async fn ask(
+        &self,
+        verb: &'static Verb,
+        key: &str,
+        fill: &(dyn Fn(&mut Cmd, Form<'_>) + Send + Sync),
+    ) -> Result<Value, Failure> {
+        self.ask_with(verb, key, &|command, form| {
+            command.arg(if form.all_keys { 5 } else { 1 });
+            add_keys(command, key, form);
+            fill(command, form);
+        })
+        .await
+    }
+
+    /// Calls a verb on the server that has a key; `fill` adds the keys and their number too.
+    async fn ask_with(
+        &self,
+        verb: &'static Verb,
+        key: &str,
+        fill: &(dyn Fn(&mut Cmd, Form<'_>) + Send + Sync),
+    ) -> Result<Value, Failure> {
+        let make = |call: &str, what: &str, form: Form<'_>| {
+            let mut command = Cmd::with_capacity(12, 256);
+            command.arg(call).arg(what);
+            fill(&mut command, form);
+            command
+        };
+        let functions = self.config.scripting == Scripting::Functions;
+        let by_name = |form: Form<'_>| {
+            if functions { make("FCALL", verb.function, form) } else { make("EVALSHA", verb.hash(), form) }
+        };
+        let answer = self.servers.ask(key, &by_name).await?;
+        let answer = match answer {
+            Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {
+                // Restarted, flushed, or never seen: the text makes it known again.
+                self.servers.ask(key, &|form: Form<'_>| make("EVAL", &verb.text(), form)).await?
+            }
+            answer => answer,
+        };
+        answer.map_err(|error| classify(&error))
+    }
+
+    fn address(&self, command: &mut Cmd, form: Form<'_>) {
+        command.arg(self.common.space.inboxes()).arg(form.shard);
+    }
+
+    /// Waits until as many replicas as the URL asks for have what was just written.
+    async fn confirmed_by_replicas(&self, key: &str) -> Result<(), Failure> {
+        let wanted = self.config.replicas;
+        if wanted == 0 {
+            return Ok(());
+        }
+        let limit = self.config.replicas_timeout;
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(wanted).arg(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1));
+        let answer = self.servers.ask(key, &|_| wait.clone()).await?;
+        match answer.map_err(|error| classify(&error))? {
+            Value::Int(confirmed) if confirmed >= i64::from(wanted) => Ok(()),
+            Value::Int(confirmed) => Err(Failure::unreachable(format!(
+                "only {confirmed} of {wanted} replicas confirmed the grant within {limit:?}, so it was given back: start more replicas or lower ?replicas= in the URL"
+            ))),
+            _ => Err(Failure::unknown("the answer to WAIT cannot be read")),
+        }
+    }
+}
+
+fn add_keys(command: &mut Cmd, key: &str, form: Form<'_>) {
+    command.arg(key);
+    if form.all_keys {
+        for end in OTHERS {
+            command.arg(format!("{key}{end}"));
+        }
+    }
+}
+
+/// The shortest lease that is worth its messages.
+pub(super) const MIN_TTL: Duration = Duration::from_millis(50);

@@ -1,0 +1,97 @@
+//! Redis: one server, Sentinels and a cluster, each started by the first trial and shared by all.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use test_servers::{Cluster, Redis, Sentinel, Server};
+use tidelock::{
+    backend::{Backend, ClientId},
+    backends::redis::{RedisBackend, RedisConfig},
+    clock::Clock,
+    testing::suite::Store,
+};
+
+/// What was started. Stopped at the end of the run.
+#[derive(Debug, Default)]
+struct Started {
+    one: Option<Server>,
+    sentinel: Option<Sentinel>,
+    cluster: Option<Cluster>,
+}
+
+static STARTED: Mutex<Started> = Mutex::new(Started { one: None, sentinel: None, cluster: None });
+
+fn url<T>(
+    kind: impl FnOnce(&mut Started) -> &mut Option<T>,
+    start: impl FnOnce(&Redis) -> T,
+    url: impl FnOnce(&T) -> &str,
+) -> String {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    url(kind(&mut started).get_or_insert_with(|| start(&Redis::new()))).to_owned()
+}
+
+pub(crate) fn one() -> Arc<dyn Store> {
+    Installation::open(
+        "redis",
+        url(|all| &mut all.one, |redis| redis.start().expect("a server"), Server::url),
+    )
+}
+
+pub(crate) fn sentinel() -> Arc<dyn Store> {
+    let start = |redis: &Redis| redis.start_sentinel().expect("Sentinels");
+    Installation::open("redis_sentinel", url(|all| &mut all.sentinel, start, Sentinel::url))
+}
+
+pub(crate) fn cluster() -> Arc<dyn Store> {
+    let start = |redis: &Redis| redis.start_cluster().expect("a cluster");
+    Installation::open("redis_cluster", url(|all| &mut all.cluster, start, Cluster::url))
+}
+
+/// Stops whatever was started.
+pub(crate) fn stop() {
+    *STARTED.lock().unwrap_or_else(PoisonError::into_inner) = Started::default();
+}
+
+/// Keys of its own for each trial.
+#[derive(Debug)]
+struct Installation {
+    name: &'static str,
+    url: String,
+}
+
+impl Installation {
+    fn open(name: &'static str, url: String) -> Arc<dyn Store> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { name, url: format!("{url}?prefix=trial-{number}:") })
+    }
+}
+
+impl Store for Installation {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn client(&self, id: ClientId) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send>> {
+        let url = self.url.clone();
+        Box::pin(async move {
+            let config = RedisConfig::from_url(&url).expect("a URL");
+            let backend = RedisBackend::connect(config, id).await.expect("a server that answers");
+            Arc::new(backend) as Arc<dyn Backend>
+        })
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::machine()
+    }
+
+    fn short_ttl(&self) -> Duration {
+        Duration::from_millis(300)
+    }
+}
