@@ -4,10 +4,12 @@
 //! the median of the rounds' ratios: a machine that is slow today is slow for both.
 
 pub(crate) mod child;
+pub(crate) mod contend;
 mod contest;
 mod crowd;
 mod duel;
 mod files;
+mod redis;
 mod report;
 
 use std::{fs, thread, time::Duration};
@@ -27,6 +29,12 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
+    /// Only this store: memory, file, redis
+    #[arg(long = "backend", value_name = "STORE")]
+    store: Option<String>,
+    /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
     /// Print a JSON array with one object per row
     #[arg(long)]
     json: bool,
@@ -83,7 +91,8 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     let effort = if args.quick { QUICK } else { FULL };
     let progress = Progress::new();
     let mut rows: Vec<Row> = Vec::new();
-    for (store, url) in STORES {
+    let wanted = |store: &str| args.store.as_deref().is_none_or(|wanted| wanted == store);
+    for (store, url) in STORES.iter().filter(|(store, _)| wanted(store)) {
         for threads in Threads::ALL {
             rows.extend(contest::rows(store, url, threads, effort, &progress)?);
         }
@@ -92,8 +101,19 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
             rows.push(crowd::tasks(store, url, threads, effort, &progress)?);
         }
     }
-    rows.push(crowd::clients(effort, &progress)?);
-    rows.extend(files::rows(effort, &progress)?);
+    if wanted("memory") {
+        rows.push(crowd::clients(effort, &progress)?);
+    }
+    if wanted("file") {
+        rows.extend(files::rows(effort, &progress)?);
+    }
+    if wanted("redis") {
+        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
+        rows.extend(redis::rows(effort, &progress, scenario)?);
+    }
+    if rows.is_empty() {
+        return Err("no such store: there are memory, file and redis".to_owned());
+    }
     drop(progress);
     if args.json {
         println!("{}", report::json(&rows)?);

@@ -29,6 +29,8 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     BenchChild(bench::child::Args),
+    #[command(hide = true)]
+    BenchContend(bench::contend::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child::run(&args),
+        Command::BenchContend(args) => bench::contend::run(&args),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

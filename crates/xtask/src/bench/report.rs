@@ -28,6 +28,8 @@ pub(super) enum Unit {
     Bytes,
     /// A share of one core.
     Core,
+    /// Just a number.
+    Plain,
 }
 
 impl Unit {
@@ -37,6 +39,7 @@ impl Unit {
             Self::Seconds if number < 1e-3 => format!("{:.2} µs", number * 1e6),
             Self::Seconds => format!("{:.2} ms", number * 1e3),
             Self::Bytes => format!("{number:.0} B"),
+            Self::Plain => format!("{number:.2}"),
             Self::Core => format!("{:.2} %", number * 100.0),
         }
     }

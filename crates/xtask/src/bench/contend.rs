@@ -1,0 +1,91 @@
+//! Processes that want the same name: each takes it and gives it back for a while.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tidelock::{Locks, clock::Clock};
+
+use super::Threads;
+
+/// One process of several that contend.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The store.
+    url: String,
+    /// For how many milliseconds.
+    millis: u64,
+}
+
+/// What a process did.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Count {
+    pub(super) pairs: u32,
+    pub(super) seconds: f64,
+}
+
+/// The process itself: says that it is ready, waits for the start, works, says what it did.
+pub(crate) fn run(args: &Args) -> Result<bool, String> {
+    let runtime = Threads::One.runtime()?;
+    let count = runtime.block_on(async {
+        let text = |error: tidelock::Error| error.to_string();
+        let locks = Locks::connect(&args.url).await.map_err(text)?;
+        let mutex = locks.mutex("contend");
+        println!("ready");
+        std::io::stdin().lock().read_line(&mut String::new()).map_err(|error| error.to_string())?;
+        let clock = Clock::machine();
+        let (start, limit) = (clock.now(), Duration::from_millis(args.millis));
+        let mut pairs = 0;
+        while clock.now().since(start) < limit {
+            mutex.lock().await.map_err(text)?.release().await.map_err(text)?;
+            pairs += 1;
+        }
+        Ok::<_, String>(Count { pairs, seconds: clock.now().since(start).as_secs_f64() })
+    })?;
+    println!("{}", serde_json::to_string(&count).map_err(|error| error.to_string())?);
+    Ok(true)
+}
+
+/// Lets processes contend, all from the same moment on.
+pub(super) fn run_all(url: &str, processes: usize, time: Duration) -> Result<Vec<Count>, String> {
+    let mut children = Vec::new();
+    for _ in 0..processes {
+        children.push(start(url, time)?);
+    }
+    for (child, said) in &mut children {
+        let mut line = String::new();
+        said.read_line(&mut line).map_err(|error| error.to_string())?;
+        if line.trim() != "ready" {
+            return Err(format!("a process did not begin: {line}"));
+        }
+        child.stdin.as_mut().ok_or("no way to tell the start")?.flush().map_err(|error| error.to_string())?;
+    }
+    for (child, _) in &mut children {
+        let stdin = child.stdin.as_mut().ok_or("no way to tell the start")?;
+        stdin.write_all(b"go\n").map_err(|error| error.to_string())?;
+    }
+    let mut counts = Vec::new();
+    for (mut child, mut said) in children {
+        let mut text = String::new();
+        said.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        child.wait().map_err(|error| error.to_string())?;
+        counts
+            .push(serde_json::from_str(&text).map_err(|error| format!("a process said nonsense: {error}"))?);
+    }
+    Ok(counts)
+}
+
+fn start(url: &str, time: Duration) -> Result<(Child, BufReader<std::process::ChildStdout>), String> {
+    let program = std::env::current_exe().map_err(|error| format!("xtask does not find itself: {error}"))?;
+    let mut child = Command::new(program)
+        .args(["bench-contend", url, &time.as_millis().to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("xtask cannot run itself: {error}"))?;
+    let said = child.stdout.take().ok_or("a process without output")?;
+    Ok((child, BufReader::new(said)))
+}
