@@ -64,7 +64,8 @@ impl Name {
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.text == other.text
+        // Mostly both are copies of one name: then there is no need to compare the texts.
+        self.hash == other.hash && (Arc::ptr_eq(&self.text, &other.text) || self.text == other.text)
     }
 }
 

@@ -60,12 +60,16 @@ impl<V: Default> Shard<V> {
     /// Names come by the million: those that `is_idle` are swept out now and then, not at once,
     /// because the next claim on the same name usually comes soon.
     pub(crate) fn get_or_make(&mut self, name: &Name, is_idle: impl Fn(&V) -> bool) -> &mut V {
-        if self.by_name.len() >= self.sweep_at && !self.by_name.contains_key(name) {
-            self.by_name.retain(|_, value| !is_idle(value));
-            // Twice as many as are needed, so that sweeping costs each newcomer a constant.
-            self.sweep_at = (self.by_name.len() * 2).max(64);
+        // Looked up twice, because an entry would need a copy of a name that is mostly there already.
+        if !self.by_name.contains_key(name) {
+            if self.by_name.len() >= self.sweep_at {
+                self.by_name.retain(|_, value| !is_idle(value));
+                // Twice as many as are needed, so that sweeping costs each newcomer a constant.
+                self.sweep_at = (self.by_name.len() * 2).max(64);
+            }
+            self.by_name.insert(name.clone(), V::default());
         }
-        self.by_name.entry(name.clone()).or_default()
+        self.by_name.get_mut(name).expect("it is there, or was just put there")
     }
 }
 

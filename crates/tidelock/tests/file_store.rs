@@ -1,6 +1,7 @@
 //! The store in files, with real processes: killed, stopped, many, and with files that are not right.
 //!
-//! `TIDELOCK_STORM_SECONDS=60` makes the storm longer. `-- --ignored --nocapture figures` measures.
+//! `TIDELOCK_STORM_SECONDS=60` makes the storms longer. `-- --ignored --nocapture figures` measures;
+//! `TIDELOCK_HAND_OVERS=1000000` makes it hand over as often.
 #![cfg(unix)]
 #![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]
 #![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
@@ -9,6 +10,13 @@
 mod broken;
 #[path = "file_store/figures.rs"]
 mod figures;
+#[cfg(feature = "testing")]
+#[path = "file_store/inside.rs"]
+mod inside;
+#[path = "file_store/processes.rs"]
+mod processes;
+#[path = "file_store/sale.rs"]
+mod sale;
 #[path = "file_store/worker.rs"]
 mod worker;
 
@@ -132,14 +140,17 @@ async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on() {
     guard.release().await.unwrap();
 }
 
+fn storm_length() -> Duration {
+    let seconds = std::env::var("TIDELOCK_STORM_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(4))
+}
+
 #[test]
 fn a_storm_of_kills_leaves_no_overlap_and_tokens_grow() {
     let folder = Folder::new();
-    let seconds =
-        std::env::var("TIDELOCK_STORM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     let start = || Worker::start(&folder, "rounds 1000000000", LONG);
     let mut workers: Vec<_> = (0..5).map(|_| start()).collect();
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let end = Instant::now() + storm_length();
     let (mut kills, mut state) = (0, 0x9E37_79B9_u64);
     while Instant::now() < end {
         // Between 2 and 8 ms, as a fault injector: no condition could say when.

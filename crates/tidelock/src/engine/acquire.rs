@@ -110,7 +110,8 @@ impl Engine {
                     // Whoever re-enters has what it has already: no queue, whatever else waits.
                     cohort.phase = Phase::Held { guards: guards + 1 };
                     let number = cohort.next_number();
-                    return Ok(Begin::Done(Some(Held::new(self, &cohort.leased, cohort.epoch, number))));
+                    let leased = Arc::clone(&cohort.leased);
+                    return Ok(Begin::Done(Some(Held::new(self, leased, cohort.epoch, number))));
                 }
                 Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => {
                     return Ok(Begin::Done(None));
@@ -179,7 +180,7 @@ impl Engine {
                 cohort.epoch = grant.epoch;
                 cohort.phase = Phase::Held { guards: 1 };
                 cohort.take_up(0, request.max_hold, asked, &self.schedule);
-                return Begin::Done(Some(Held::new(self, &leased, grant.epoch, 0)));
+                return Begin::Done(Some(Held::new(self, leased, grant.epoch, 0)));
             }
             (Some(cohort), _) => {
                 let (waiter, waiting) = self.waiter(request, leased.cohort, cohort.id, ask == Ask::Try);

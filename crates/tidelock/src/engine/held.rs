@@ -38,13 +38,13 @@ const RELEASED: u8 = 1;
 const LOST: u8 = 2;
 
 impl Held {
-    pub(super) fn new(engine: &Arc<Engine>, leased: &Arc<LeasedClaim>, epoch: u64, hand_off: u32) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, leased: Arc<LeasedClaim>, epoch: u64, hand_off: u32) -> Self {
         let token = if engine.defects.has(Defect::TokenFromCounter) {
             Token::new(engine.next_serial(), 0)
         } else {
             Token::new(epoch, hand_off)
         };
-        let (engine, leased) = (Arc::clone(engine), Arc::clone(leased));
+        let engine = Arc::clone(engine);
         Self(Holding(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) })))
     }
 

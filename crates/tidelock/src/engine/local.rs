@@ -75,6 +75,10 @@ impl LocalLine {
     }
 
     pub(super) fn position(&self, cohort: u64) -> Option<usize> {
+        // Nearly every name has one cohort.
+        if self.cohorts.front().is_some_and(|first| first.id == cohort) {
+            return Some(0);
+        }
         self.cohorts.binary_search_by_key(&cohort, |cohort| cohort.id).ok()
     }
 

@@ -139,7 +139,8 @@ impl Engine {
         let mut number = cohort.next_number();
         while let Some(waiter) = cohort.pop() {
             let kept = self.defects.has(Defect::TokenKeptOnHandOff);
-            let held = Held::new(self, &cohort.leased, cohort.epoch, if kept { 0 } else { number });
+            let held =
+                Held::new(self, Arc::clone(&cohort.leased), cohort.epoch, if kept { 0 } else { number });
             if let Err(Ok(Some(held))) = waiter.tell.send(Ok(Some(held))) {
                 held.defuse();
                 continue;
@@ -287,9 +288,10 @@ impl Engine {
         let Some(line) = shard.get(&leased.claim.name) else {
             return;
         };
-        let Some(cohort) = line.cohort_of(leased) else {
+        let Some(index) = line.index_of(leased) else {
             return;
         };
+        let cohort = &line.cohorts[index];
         if cohort.phase != Phase::Leaving {
             return;
         }
@@ -297,8 +299,7 @@ impl Engine {
             drop(shard);
             self.ask_anew(leased);
         } else {
-            let id = cohort.id;
-            line.remove(id);
+            line.cohorts.remove(index);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    Line,
+    Line, StoreTime,
     places::{Hold, Standee},
 };
 use crate::{backend::Claim, clock::Moment};
@@ -30,6 +30,14 @@ pub struct PartHold {
     pub since: Moment,
     /// On the hold of another claim of the same owner, taking nothing of the capacity.
     pub rides: bool,
+}
+
+impl PartHold {
+    /// How an exclusive claim holds that enters a line which nobody is in. The same as from
+    /// [`Line::enter`], without a line being made for it: nearly every claim enters an empty one.
+    pub fn of_first(last_epoch: u64, at: StoreTime) -> Self {
+        Self { epoch: at.micros.max(last_epoch + 1), since: at.lease, rides: false }
+    }
 }
 
 impl Line {
@@ -91,8 +99,7 @@ mod tests {
     use super::*;
     use crate::{
         Name, Owner,
-        backend::{Ask, ClaimId, ClientId, Leave, Share},
-        line::StoreTime,
+        backend::{Ask, ClaimId, ClientId, Entered, Grant, Leave, Share},
     };
 
     /// What one step does: kind, which claim, share, owner.
@@ -131,6 +138,22 @@ mod tests {
             _ => format!("{:?}", line.leave(claim.id, Leave::evicted("by hand"), at, &mut effects)),
         };
         format!("{answer} {effects:?} {:?}", line.look(&claim.name, at))
+    }
+
+    #[test]
+    fn the_first_in_an_empty_line_holds_as_if_there_were_a_line() {
+        for (last_epoch, micros) in [(0, 77), (76, 77), (77, 77), (500, 77)] {
+            let at = StoreTime { lease: Moment::from_nanos(5), micros };
+            let claim = claim(1, 0, 1);
+            let mut line = Line::from_parts(last_epoch, []);
+            let answer = line.enter(&claim, Ask::Queue, at, &mut Vec::new());
+            let hold = PartHold::of_first(last_epoch, at);
+            let grant = Grant { epoch: hold.epoch, ttl: claim.ttl, waiting: 0 };
+            assert_eq!(answer, Entered::Held(grant));
+            let part = Part { lapses: at.lease + claim.ttl, since: at.lease, hold: Some(hold), claim };
+            assert_eq!(line.parts().collect::<Vec<_>>(), [part]);
+            assert_eq!(line.last_epoch(), hold.epoch);
+        }
     }
 
     proptest! {

@@ -93,10 +93,13 @@ async fn figures() {
 #[test]
 #[ignore = "measures: run it alone, with --release"]
 fn hand_overs() {
-    for (job, what) in [("turns 25000", "with nothing to do"), ("rounds 5000", "each writing files")] {
+    let turns =
+        std::env::var("TIDELOCK_HAND_OVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(100_000);
+    let (turns, rounds) = (format!("turns {}", turns / 4), "rounds 5000".to_owned());
+    for (job, what) in [(turns, "with nothing to do"), (rounds, "each writing files")] {
         let folder = Folder::new();
         let begun = Instant::now();
-        let mut workers: Vec<_> = (0..4).map(|_| Worker::start(&folder, job, LONG)).collect();
+        let mut workers: Vec<_> = (0..4).map(|_| Worker::start(&folder, &job, LONG)).collect();
         let mut ends = Vec::new();
         for worker in &mut workers {
             let longest = worker.hear("done");
@@ -112,4 +115,21 @@ fn hand_overs() {
             assert_eq!(check(&folder.0), (4 * each as usize, Vec::new()));
         }
     }
+}
+
+/// Jain's index of how often each got the lock: 1 is the same for all, a quarter is one for itself.
+#[test]
+#[ignore = "measures: run it alone, with --release"]
+fn fairness() {
+    let folder = Folder::new();
+    let mut workers: Vec<_> = (0..4).map(|_| Worker::start(&folder, "grants 5", LONG)).collect();
+    for worker in &mut workers {
+        worker.hear("ready");
+    }
+    workers.iter_mut().for_each(Worker::tell);
+    let grants: Vec<f64> = workers.iter_mut().map(|worker| worker.hear("done").parse().unwrap()).collect();
+    let sum: f64 = grants.iter().sum();
+    let index = sum * sum / (4.0 * grants.iter().map(|grants| grants * grants).sum::<f64>());
+    println!("grants of 4 processes in 5 s: {grants:?}, J = {index:.4}");
+    assert!(index >= 0.95, "J = {index}");
 }

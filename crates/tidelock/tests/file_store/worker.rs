@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::WaitOptions;
 use tidelock::{Locks, backend::ClientId, clock::Clock};
+
+use super::sale;
 
 /// The lock that workers share.
 pub(crate) const NAME: &str = "the lock";
@@ -68,19 +71,43 @@ impl Worker {
         user: Option<u32>,
     ) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        Self::run(command, folder, job, ttl)
+    }
+
+    /// Starts a worker that signals itself inside a change: `point:signal:nth`.
+    #[cfg(feature = "testing")]
+    pub(crate) fn start_with_fault(folder: &Folder, job: &str, ttl: Duration, fault: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("TIDELOCK_FAULT", fault);
+        Self::run(command, folder, job, ttl).unwrap()
+    }
+
+    /// Starts a worker with a command that runs this program.
+    pub(crate) fn run(
+        mut command: Command,
+        folder: &Folder,
+        job: &str,
+        ttl: Duration,
+    ) -> std::io::Result<Self> {
         command
             .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
             .env(JOB, job)
             .env(DIRECTORY, &folder.0)
             .env(TTL, ttl.as_millis().to_string())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
-        if let Some(user) = user {
-            command.uid(user);
-        }
         let mut child = command.spawn()?;
         let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         Ok(Self { child, said })
+    }
+
+    /// Tells a worker that waits for it to go on.
+    pub(crate) fn tell(&mut self) {
+        drop(self.child.stdin.take());
     }
 
     /// Waits until the worker says something that begins so, and gives the rest.
@@ -92,6 +119,13 @@ impl Worker {
             }
         }
         panic!("the worker ended without saying {beginning:?}")
+    }
+
+    /// Waits until the worker is stopped.
+    pub(crate) fn wait_until_stopped(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let (_, status) = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
@@ -124,14 +158,18 @@ pub(crate) fn work() {
         };
         match job.split_once(' ').unwrap_or((&job, "")) {
             ("hold", _) => hold(&locks, ttl).await,
+            ("read", _) => read_until_told(&locks, ttl).await,
+            ("pass", _) => hold_until_told(&locks, ttl).await,
             ("turns", n) => turns(&locks, ttl, n.parse().unwrap()).await,
+            ("grants", seconds) => grants(&locks, ttl, seconds.parse().unwrap()).await,
+            ("sell", dies_at) => sale::sell(&locks, &folder, ttl, dies_at.parse().unwrap()).await,
             ("rounds", n) => rounds(&locks, &folder, ttl, n.parse().unwrap()).await,
             other => panic!("no such job: {other:?}"),
         }
     });
 }
 
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     // On a line of its own, whatever the harness wrote before.
     println!("\n@{what}");
 }
@@ -144,6 +182,44 @@ async fn hold(locks: &Locks, ttl: Duration) {
     let loss = guard.lost().await;
     say(&format!("lost {loss}"));
     std::future::pending().await
+}
+
+/// Resolves when the test says so.
+async fn told() {
+    let (tell, hear) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || tell.send(std::io::stdin().read_line(&mut String::new()).unwrap()));
+    hear.await.unwrap();
+}
+
+/// Holds until it is told to give the lock back.
+async fn hold_until_told(locks: &Locks, ttl: Duration) {
+    let guard = locks.mutex(NAME).ttl(ttl).lock().await.unwrap();
+    say(&format!("held {}", guard.token()));
+    told().await;
+    guard.release().await.unwrap();
+    say("done");
+}
+
+/// Reads until it is told to give the lock back.
+async fn read_until_told(locks: &Locks, ttl: Duration) {
+    let guard = locks.rw_lock(NAME).ttl(ttl).read().await.unwrap();
+    say(&format!("held {}", guard.token()));
+    told().await;
+    guard.release().await.unwrap();
+    say("done");
+}
+
+/// Takes the lock as often as it gets it within so many seconds, beginning when it is told.
+async fn grants(locks: &Locks, ttl: Duration, seconds: u64) {
+    let (clock, mutex) = (Clock::machine(), locks.mutex(NAME).ttl(ttl));
+    say("ready");
+    told().await;
+    let (end, mut grants) = (clock.now() + Duration::from_secs(seconds), 0_u32);
+    while clock.now() < end {
+        mutex.lock().await.unwrap().release().await.unwrap();
+        grants += 1;
+    }
+    say(&format!("done {grants}"));
 }
 
 /// Takes the lock again and again, and does nothing with it. Says how long the longest wait was: a bell

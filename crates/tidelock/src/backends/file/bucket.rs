@@ -11,7 +11,10 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use rustix::io::{Errno, pread, pwrite};
 
-use super::codec::hash;
+use super::{
+    codec::hash,
+    fault::{Point, strike_at},
+};
 
 /// Buckets of a shard; a power of two.
 pub(super) const BUCKETS: u64 = 1024;
@@ -150,7 +153,9 @@ impl Bucket {
         }
         seal(out, &self);
         let len = if self.len > INLINE { HEAD } else { out.len() };
-        write_all(file, &out[..len], at + (slot * SLOT) as u64)
+        let at = at + (slot * SLOT) as u64;
+        strike_at(Point::HalfWritten, || drop(write_all(file, &out[..len / 2], at)));
+        write_all(file, &out[..len], at)
     }
 }
 

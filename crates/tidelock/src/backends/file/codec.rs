@@ -32,10 +32,10 @@ pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
         let product = u128::from(state ^ a) * u128::from(b.rotate_left(32) ^ MULTIPLIER);
         (product as u64) ^ (product >> 64) as u64
     };
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
+    // Not copied into an array: for the few bytes at the end that would be a call.
+    let word = |bytes: &[u8]| match bytes.first_chunk() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
     let mut state = mix(seed ^ 0x7469_6465_6C6F_636B, bytes.len() as u64, 0);
     let (pairs, rest) = bytes.as_chunks::<16>();
@@ -169,41 +169,59 @@ fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
 
 /// Appends the record of a line.
 pub(super) fn write_record(out: &mut Vec<u8>, name: &Name, line: &Line) {
+    let start = begin_record(out, name, line.last_epoch(), line.len() as u32);
+    for part in line.parts() {
+        write_part(out, &part.claim, part.since, part.lapses, part.hold);
+    }
+    end_record(out, start);
+}
+
+/// Appends the record of a line with a single claim, which holds.
+pub(super) fn write_only_holder(out: &mut Vec<u8>, claim: &Claim, hold: PartHold) {
+    let start = begin_record(out, &claim.name, hold.epoch, 1);
+    write_part(out, claim, hold.since, hold.since + claim.ttl, Some(hold));
+    end_record(out, start);
+}
+
+fn begin_record(out: &mut Vec<u8>, name: &Name, last_epoch: u64, claims: u32) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[0; 4]);
     let text = name.as_str().as_bytes();
+    out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     out.extend_from_slice(text);
-    out.extend_from_slice(&line.last_epoch().to_le_bytes());
-    out.extend_from_slice(&(line.len() as u32).to_le_bytes());
-    for part in line.parts() {
-        write_part(out, &part);
-    }
+    out.extend_from_slice(&last_epoch.to_le_bytes());
+    out.extend_from_slice(&claims.to_le_bytes());
+    start
+}
+
+fn end_record(out: &mut [u8], start: usize) {
     let len = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-fn write_part(out: &mut Vec<u8>, part: &Part) {
-    let Part { claim, since, lapses, hold } = part;
-    out.extend_from_slice(&claim.id.get().to_le_bytes());
-    let (share, n, of) = match claim.share {
+fn write_part(out: &mut Vec<u8>, claim: &Claim, since: Moment, lapses: Moment, hold: Option<PartHold>) {
+    let (share, n, of): (u8, u32, u32) = match claim.share {
         Share::Exclusive => (0, 0, 0),
         Share::Shared => (1, 0, 0),
         Share::Permits { n, of } => (2, n, of),
     };
-    out.push(if claim.detached { share | DETACHED } else { share });
-    out.extend_from_slice(&n.to_le_bytes());
-    out.extend_from_slice(&of.to_le_bytes());
-    out.extend_from_slice(&nanos(claim.ttl).to_le_bytes());
-    out.extend_from_slice(&since.as_nanos().to_le_bytes());
-    out.extend_from_slice(&lapses.as_nanos().to_le_bytes());
     let (holds, epoch, held_since) = match hold {
-        None => (0, 0, 0),
+        None => (0_u8, 0, 0),
         Some(hold) => (1 + u8::from(hold.rides), hold.epoch, hold.since.as_nanos()),
     };
-    out.push(holds);
-    out.extend_from_slice(&epoch.to_le_bytes());
-    out.extend_from_slice(&held_since.to_le_bytes());
+    // Put together first: ten short appends would take longer than all else here.
+    let mut fixed = [0; 66];
+    fixed[..16].copy_from_slice(&claim.id.get().to_le_bytes());
+    fixed[16] = if claim.detached { share | DETACHED } else { share };
+    fixed[17..21].copy_from_slice(&n.to_le_bytes());
+    fixed[21..25].copy_from_slice(&of.to_le_bytes());
+    fixed[25..33].copy_from_slice(&nanos(claim.ttl).to_le_bytes());
+    fixed[33..41].copy_from_slice(&since.as_nanos().to_le_bytes());
+    fixed[41..49].copy_from_slice(&lapses.as_nanos().to_le_bytes());
+    fixed[49] = holds;
+    fixed[50..58].copy_from_slice(&epoch.to_le_bytes());
+    fixed[58..].copy_from_slice(&held_since.to_le_bytes());
+    out.extend_from_slice(&fixed);
     write_text(out, claim.owner.as_ref().map_or("", |owner| owner.as_str()));
     write_text(out, &claim.label);
 }

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     codec::Ring,
+    fault::{Point, strike_at},
     session::Life,
     store::{FileStore, Rings, find},
 };
@@ -53,6 +54,7 @@ impl FileStore {
     /// Rings bells. Whoever is dead is let go, which may ring more.
     pub(super) fn follow(&self, name: &Name, mut rings: Rings) {
         while !rings.is_empty() {
+            strike_at(Point::Unrung, || ());
             let mut dead = Vec::new();
             for (id, ring) in rings.drain(..) {
                 match ring {

@@ -11,14 +11,16 @@
 //! | `store` | the verbs on lines |
 //! | `follow` | what follows from a change: bells, who waits behind whom, letting the dead go |
 //! | `wake` | hearing doorbells and deaths |
+//! | `fault` | for tests: a process that dies inside a change |
 //! | `backend` | the waist |
 //!
-//! `codec`, `bucket`, `shard`, `session` and `follow` are files that other stores do not have: here the server is ours.
+//! `codec`, `bucket`, `shard`, `session`, `follow` and `fault` are files that other stores do not have: here the server is ours.
 
 mod backend;
 mod bucket;
 mod codec;
 mod config;
+mod fault;
 mod follow;
 mod session;
 mod shard;

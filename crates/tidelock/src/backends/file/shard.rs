@@ -33,6 +33,7 @@ use rustix::{
 use super::{
     bucket::{BUCKETS, Bucket, Desk, EXTENTS, HEAD, HEADER, SLOT, data_from},
     codec::hash,
+    fault::{Point, strike_at},
 };
 use crate::{backend::Failure, clock::Moment};
 
@@ -78,7 +79,7 @@ impl Shard {
         };
         let Some(file) = self.open(true)? else { return Ok(None) };
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Section { shard: self, file, desk })),
+            Ok(()) => Ok(Some(Section { shard: self, file, desk, found: None })),
             Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(None),
             Err(error) => Err(self.failed("lock", &error.into())),
         }
@@ -257,6 +258,8 @@ pub(super) struct Section<'a> {
     shard: &'a Shard,
     file: &'a File,
     desk: MutexGuard<'a, Desk>,
+    /// The bucket that is on the desk: nobody else can have changed it since it was read.
+    found: Option<(u64, Bucket)>,
 }
 
 /// What a change makes of a payload.
@@ -275,22 +278,31 @@ impl Section<'_> {
         boot: u64,
         change: impl FnOnce(&[u8], u64, &mut Vec<u8>) -> Change<T>,
     ) -> Result<T, Failure> {
-        let found = Bucket::read(self.file, &mut self.desk, bucket);
-        let found = found.map_err(|error| self.shard.failed("read", &error))?;
-        let found = found.ok_or_else(|| self.shard.corrupt(&format!("bucket {bucket}")))?;
+        let found = match self.found {
+            Some((there, found)) if there == bucket => found,
+            _ => {
+                let found = Bucket::read(self.file, &mut self.desk, bucket);
+                let found = found.map_err(|error| self.shard.failed("read", &error))?;
+                found.ok_or_else(|| self.shard.corrupt(&format!("bucket {bucket}")))?
+            }
+        };
         let mut out = std::mem::take(&mut self.desk.out);
         out.clear();
         // Room for the head: slot and payload are written at once.
         out.resize(HEAD, 0);
         let answer = match change(found.payload(&self.desk, boot), found.floor, &mut out) {
-            Change::Keep(answer) => Ok(answer),
+            Change::Keep(answer) => {
+                self.found = Some((bucket, found));
+                Ok(answer)
+            }
             Change::Write(answer, epoch) => {
+                self.found = None;
                 let mut next = found;
                 next.boot = boot;
                 next.floor = found.floor.max(epoch);
-                next.write(self.file, bucket, &mut out)
-                    .map(|()| answer)
-                    .map_err(|error| self.shard.failed("write", &error))
+                let written = next.write(self.file, bucket, &mut out);
+                strike_at(Point::Written, || ());
+                written.map(|()| answer).map_err(|error| self.shard.failed("write", &error))
             }
         };
         self.desk.out = out;

@@ -17,15 +17,17 @@ use tokio::sync::Notify;
 
 use super::{
     bucket::BUCKETS,
-    codec::{Ring, hash, records, write_record},
+    codec::{Ring, hash, records, write_only_holder, write_record},
     follow::{Outbox, Waiting, ends_with_its_client, ids, moved},
     session::Session,
     shard::{Change, Section, Shard},
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News, Scope, Standing},
+    backend::{
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, Grant, Leave, LockView, News, Scope, Share, Standing,
+    },
     clock::{Clock, wall_micros},
-    line::{Effect, Line, StoreTime},
+    line::{Effect, Line, PartHold, StoreTime},
     name::Name,
 };
 
@@ -76,13 +78,12 @@ impl FileStore {
 
     /// Enters. [`None`]: the shard is in use, try again.
     pub(super) fn try_enter(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Option<Entered>, Failure> {
-        let name = &claim.name;
-        let (shard, _) = self.place(name);
-        if shard.was_removed(self.clock.now()) || self.cut_off.load(Ordering::Relaxed) {
+        if self.cut_off.load(Ordering::Relaxed) {
             return Err(self.removed());
         }
+        let name = &claim.name;
         let mut in_line = Vec::new();
-        let changed = self.try_change(name, |line, at, effects| {
+        let enters = |line: &mut Line, at, effects: &mut Vec<Effect>| {
             let before = line.len();
             let answer = line.enter(claim, ask, at, effects);
             match answer {
@@ -94,6 +95,20 @@ impl FileStore {
             }
             let unchanged = matches!(answer, Entered::Busy | Entered::Refused(_)) && line.len() == before;
             (answer, unchanged)
+        };
+        let (shard, bucket) = self.place(name);
+        let changed = begin(shard).and_then(|section| {
+            let Some(mut section) = section else { return Ok(None) };
+            let at = self.now();
+            if shard.was_removed(at.lease) {
+                return Err(self.removed());
+            }
+            if claim.share == Share::Exclusive
+                && let Some(grant) = self.enter_empty(&mut section, bucket, claim, at)?
+            {
+                return Ok(Some((Entered::Held(grant), Rings::new())));
+            }
+            self.change(section, bucket, name, at, enters).map(Some)
         });
         if !matches!(changed, Ok(Some((Entered::Waiting(_), _)))) {
             self.forget(claim.id);
@@ -108,6 +123,28 @@ impl FileStore {
             }
         }
         Ok(Some(answer))
+    }
+
+    /// Nearly every claim enters a line that nobody is in: it holds, and nobody has to hear of it.
+    /// [`None`]: somebody is in line.
+    fn enter_empty(
+        &self,
+        section: &mut Section<'_>,
+        bucket: u64,
+        claim: &Claim,
+        at: StoreTime,
+    ) -> Result<Option<Grant>, Failure> {
+        section.change(bucket, self.boot, |payload, floor, out| {
+            for record in records(payload) {
+                if record.name == claim.name.as_str().as_bytes() {
+                    return Change::Keep(None);
+                }
+                out.extend_from_slice(record.whole);
+            }
+            let hold = PartHold::of_first(floor, at);
+            write_only_holder(out, claim, hold);
+            Change::Write(Some(Grant { epoch: hold.epoch, ttl: claim.ttl, waiting: 0 }), hold.epoch)
+        })
     }
 
     /// Renews. [`None`]: the shard is in use, try again.
@@ -159,7 +196,8 @@ impl FileStore {
                 line.leave(id, why.clone(), at, effects);
                 ((), line.len() == before)
             };
-            let ((), rings) = self.change(section, name, leave)?;
+            let at = self.now();
+            let ((), rings) = self.change(section, bucket, name, at, leave)?;
             self.follow(name, rings);
         }
         Ok(Some(()))
@@ -266,19 +304,23 @@ impl FileStore {
         name: &Name,
         change: impl FnOnce(&mut Line, StoreTime, &mut Vec<Effect>) -> (T, bool),
     ) -> Result<Option<(T, Rings)>, Failure> {
-        let Some(section) = begin(self.place(name).0)? else { return Ok(None) };
-        self.change(section, name, change).map(Some)
+        let (shard, bucket) = self.place(name);
+        let Some(section) = begin(shard)? else { return Ok(None) };
+        let at = self.now();
+        self.change(section, bucket, name, at, change).map(Some)
     }
 
     /// Changes a line: says the answer, and which bells to ring now that the change is done. The
-    /// change says whether the line is as it was.
+    /// change says whether the line is as it was. The time was read under the lock, so that later
+    /// changes have later times.
     fn change<T>(
         &self,
         mut section: Section<'_>,
+        bucket: u64,
         name: &Name,
+        at: StoreTime,
         change: impl FnOnce(&mut Line, StoreTime, &mut Vec<Effect>) -> (T, bool),
     ) -> Result<(T, Rings), Failure> {
-        let (shard, bucket) = self.place(name);
         let changed = section.change(bucket, self.boot, |payload, floor, out| {
             let mut line = Line::from_parts(floor, []);
             for record in records(payload) {
@@ -293,8 +335,7 @@ impl FileStore {
             let before: Vec<_> = ids(&line);
             let held = line.holders();
             let mut effects = Vec::new();
-            // Read under the lock, so that later changes have later times.
-            let (answer, unchanged) = change(&mut line, self.now(), &mut effects);
+            let (answer, unchanged) = change(&mut line, at, &mut effects);
             if unchanged && effects.is_empty() {
                 return Change::Keep(Some((answer, Vec::new())));
             }
@@ -313,7 +354,7 @@ impl FileStore {
         changed.ok_or_else(|| {
             Failure::denied(format!(
                 "{} has a line that cannot be read: stop whoever uses it and remove the file",
-                shard.path().display()
+                self.place(name).0.path().display()
             ))
         })
     }
