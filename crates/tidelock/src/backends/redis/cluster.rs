@@ -110,7 +110,7 @@ impl Cluster {
         for _ in 0..REDIRECTS {
             let link = self.link(key).await?;
             let answer = match link.hear_shard(&shard).await {
-                Ok(()) => link.ask(&make(Form { all_keys, shard: &shard })).await,
+                Ok(()) => link.ask(&make(Form { all_keys, shard: Some(&shard) })).await,
                 // The channel was refused for the reason that the command would be.
                 Err(failure) => Err(failure),
             };
@@ -145,7 +145,7 @@ impl Cluster {
                 }
                 redis::ErrorKind::Server(ServerErrorKind::Ask) => {
                     let Some(host) = redirect(&error) else { return Ok(Err(error)) };
-                    let command = make(Form { all_keys, shard: "?" });
+                    let command = make(Form { all_keys, shard: Some("?") });
                     let mut both = redis::pipe();
                     both.cmd("ASKING").ignore().add_command(command);
                     let answers = self.member(&host)?.ask_all(&both).await?;

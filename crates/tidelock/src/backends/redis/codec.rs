@@ -62,11 +62,6 @@ impl Space {
         pattern + "{*}"
     }
 
-    /// What the inboxes of all clients begin with.
-    pub(super) fn inboxes(&self) -> String {
-        format!("{}in:", self.prefix)
-    }
-
     /// The channel on which a client hears of its claims.
     pub(super) fn inbox(&self, client: ClientId, shard: &str) -> String {
         format!("{}in:{:016x}{shard}", self.prefix, client.get())
@@ -121,7 +116,12 @@ fn place(ahead: i64, lapse_in: i64) -> Place {
 }
 
 /// The reply to `enter`.
-pub(super) fn entered(value: &Value) -> Result<Entered, Failure> {
+pub(super) fn entered(claim: &Claim, value: &Value) -> Result<Entered, Failure> {
+    if let Value::BulkString(epoch) = value {
+        let epoch = std::str::from_utf8(epoch).ok().and_then(|epoch| epoch.parse().ok());
+        let epoch = epoch.ok_or_else(|| strange("enter"))?;
+        return Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 }));
+    }
     let numbers = numbers(value).ok_or_else(|| strange("enter"))?;
     Ok(match *numbers {
         [1, epoch, ttl, waiting] => Entered::Held(grant(epoch, ttl, waiting)),
@@ -188,7 +188,8 @@ fn claim_view(
     now: u64,
 ) -> Option<(Option<Capacity>, Option<ClaimView>)> {
     let number = |from: usize, to: usize| record.get(from..to)?.parse::<u64>().ok();
-    let (lapses, ttl, since) = (number(0, 16)?, number(16, 32)?, number(32, 48)?);
+    let (renewed, ttl, since) = (number(0, 16)?, number(16, 32)?, number(32, 48)?);
+    let lapses = renewed + ttl;
     let (hold, epoch, held_since) = (number(48, 49)?, number(49, 65)?, number(65, 81)?);
     let (kind, detached) = (record.get(81..82)?, record.get(82..83)? == "1");
     let mut lines = record.get(83..)?.splitn(3, '\n');

@@ -26,12 +26,12 @@ pub(super) enum Servers {
 pub(super) struct Form<'a> {
     /// Whether all keys of a lock are given, or its head only.
     pub(super) all_keys: bool,
-    /// What the channels of clients end with.
-    pub(super) shard: &'a str,
+    /// In a cluster, what the channels of clients end with.
+    pub(super) shard: Option<&'a str>,
 }
 
 /// The form where there are no slots.
-pub(super) const PLAIN: Form<'static> = Form { all_keys: false, shard: "" };
+pub(super) const PLAIN: Form<'static> = Form { all_keys: false, shard: None };
 
 /// An answer of a server, or its error; the outer failure: nothing was sent.
 pub(super) type Answer = Result<Result<Value, RedisError>, Failure>;

@@ -42,13 +42,12 @@ impl RedisStore {
         let tail = codec::tail(claim);
         let answer = self
             .ask(&ENTER, &key, &|command, form| {
-                command.arg(claim.id.to_string());
-                command.arg(if ask == Ask::Try { "t" } else { "q" });
-                command.arg(micros(claim.ttl)).arg(&tail);
-                self.address(command, form);
+                command.arg(id(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
+                command.arg(format!("{:016}", micros(claim.ttl))).arg(keep_millis(claim.ttl)).arg(&tail);
+                add_shard(command, form);
             })
             .await?;
-        let entered = codec::entered(&answer)?;
+        let entered = codec::entered(claim, &answer)?;
         if let Entered::Held(_) = entered
             && let Err(failure) = self.confirmed_by_replicas(&key).await
         {
@@ -102,10 +101,11 @@ impl RedisStore {
                 for (_, key) in claims {
                     add_keys(command, key, form);
                 }
-                self.address(command, form);
+                command.arg(claims.len());
                 for (claim, _) in claims {
-                    command.arg(claim.id.to_string());
+                    command.arg(id(claim.id));
                 }
+                add_shard(command, form);
             })
             .await?;
         let (standings, _) = codec::standings(&answer, claims.len())?;
@@ -122,8 +122,11 @@ impl RedisStore {
             Leave::Evicted(reason) => format!("e{reason}"),
         };
         let fill = |command: &mut Cmd, form: Form<'_>| {
-            command.arg(id.to_string()).arg(&why);
-            self.address(command, form);
+            command.arg(self::id(id));
+            if !why.is_empty() || form.shard.is_some() {
+                command.arg(&why);
+            }
+            add_shard(command, form);
         };
         self.ask(&LEAVE, &key, &fill).await.map(drop)
     }
@@ -223,10 +226,6 @@ impl RedisStore {
         answer.map_err(|error| classify(&error))
     }
 
-    fn address(&self, command: &mut Cmd, form: Form<'_>) {
-        command.arg(self.common.space.inboxes()).arg(form.shard);
-    }
-
     /// Waits until as many replicas as the URL asks for have what was just written.
     async fn confirmed_by_replicas(&self, key: &str) -> Result<(), Failure> {
         let wanted = self.config.replicas;
@@ -254,6 +253,22 @@ fn add_keys(command: &mut Cmd, key: &str, form: Form<'_>) {
             command.arg(format!("{key}{end}"));
         }
     }
+}
+
+/// In a cluster, what the channels of clients end with.
+fn add_shard(command: &mut Cmd, form: Form<'_>) {
+    if let Some(shard) = form.shard {
+        command.arg(shard);
+    }
+}
+
+fn id(id: ClaimId) -> String {
+    id.to_string()
+}
+
+/// How long a head is kept: for the lease, and then until no clock is likely to be before its epoch.
+fn keep_millis(ttl: Duration) -> u128 {
+    ttl.as_micros().div_ceil(1_000) + 600_000
 }
 
 /// The shortest lease that is worth its messages.

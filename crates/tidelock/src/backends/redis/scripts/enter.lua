@@ -1,60 +1,59 @@
 -- Takes a place in line, or, for a try, only if the claim holds at once.
 -- KEYS    the lock's key, and in a cluster its four others
--- ARGV    1 id | 2 ask: q to queue, t to try | 3 ttl | 4 tail of the record: share, detached, n, of, owner, label
---         5 inbox: what channels of clients begin with | 6 shard: what they end with in a cluster, or nothing
--- Reply   {1, epoch, ttl, waiting} holds | {2, ahead, lapse in or -1} waits | {3} busy
+-- ARGV    1 id | 2 ask: q to queue, t to try | 3 ttl, 16 digits | 4 milliseconds to keep the head, at least
+--         5 tail of the record: share, detached, n, of, owner, label
+--         6 in a cluster the shard: what channels of clients end with
+-- Reply   epoch, as text: the claim holds, nobody else is in line
+--         {1, epoch, ttl, waiting} holds | {2, ahead, lapse in or -1} waits | {3} busy
 --         {4, capacity} another capacity is in use | {5, share, n, of} the owner holds only this
 --         {8} all keys are needed | {9} the key holds something else
-local head = redis.call('GET', keys[1])
+local key_here, id = keys[1], args[1]
+local head = redis.call('GET', key_here)
 local time = redis.call('TIME')
-local now_here = time[1] * 1000000 + time[2]
+local now_text = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
 local kind_here = head and string.byte(head)
 if kind_here ~= 76 then
-  local last = 0
-  local free = not head
-  if kind_here == 73 then
-    last, free = tonumber(string.sub(head, 2)), true
+  local epoch, keep
+  if not head then
+    epoch = now_text
+  elseif kind_here == 73 then
+    epoch = string.sub(head, 2, 17)
+    if epoch < now_text then epoch = now_text else keep = true end
   elseif kind_here == 83 then
-    local alive = tonumber(string.sub(head, 34, 49)) > now_here
-    if alive and string.sub(head, 2, 33) ~= args[1] then
+    if string.sub(head, 34, 49) + string.sub(head, 50, 65) > now_text + 0 then
+      if string.sub(head, 2, 33) == id then
+        redis.call('SET', key_here, string.sub(head, 1, 33) .. now_text .. string.sub(head, 50), 'PX', args[4])
+        return string.sub(head, 83, 98)
+      end
       -- A mutex that is taken, the commonest case of a try: nothing to write.
-      local exclusive = string.byte(head, 115) == 120 or string.byte(args[4]) == 120
-      local owner = string.match(args[4], '\n([^\n]*)')
+      local exclusive = string.byte(head, 115) == 120 or string.byte(args[5]) == 120
+      local owner = string.match(args[5], '\n([^\n]*)')
       if args[2] == 't' and exclusive and (owner == '' or owner ~= string.match(head, '\n([^\n]*)', 117)) then
         return {3}
       end
-    elseif alive then
-      local ttl = tonumber(string.sub(head, 50, 65))
-      redis.call('SET', keys[1],
-        string.format('%s%016.0f%s', string.sub(head, 1, 33), now_here + ttl, string.sub(head, 50)),
-        'PX', math.ceil(ttl / 1000) + 600000)
-      return {1, tonumber(string.sub(head, 83, 98)), ttl, 0}
     else
-      last, free = tonumber(string.sub(head, 83, 98)), true
+      epoch = string.sub(head, 83, 98)
+      if epoch < now_text then epoch = now_text else keep = true end
     end
   end
-  if free then
-    local ttl = tonumber(args[3])
-    local epoch = now_here
-    local keep = math.ceil(ttl / 1000) + 600000
-    if last >= now_here then
-      epoch = last + 1
-      keep = keep + math.ceil((epoch - now_here) / 1000)
+  if epoch then
+    local px = args[4]
+    if keep then
+      -- The clock went back: the epoch goes on from the last one, and is remembered until the clock is past it.
+      epoch = string.format('%016d', epoch + 1)
+      px = px + math.ceil((epoch - now_text) / 1000)
     end
-    redis.call('SET', keys[1], string.format('S%s%016.0f%016.0f%016.0f1%016.0f%016.0f%s',
-      args[1], now_here + ttl, ttl, now_here, epoch, now_here, args[4]), 'PX', keep)
-    return {1, epoch, ttl, 0}
+    redis.call('SET', key_here,
+      'S' .. id .. now_text .. args[3] .. now_text .. '1' .. epoch .. now_text .. args[5], 'PX', px)
+    return epoch
   end
 end
-if args[6] ~= '' and #keys == 1 then return {8} end
+if args[6] and #keys == 1 then return {8} end
 --@line
-local id = args[1]
-if not open(keys[1], head, now_here, args[5], args[6]) then return {9} end
+if not open(key_here, head, now_text + 0, args[6]) then return {9} end
 local answer = renew(id)
 if not answer then
-  local ttl = tonumber(args[3])
-  local c = read(string.rep('0', 81) .. args[4])
-  c.lapses, c.ttl, c.since = now_here + ttl, ttl, now_here
+  local c = read(now_text .. args[3] .. now_text .. '0' .. string.rep('0', 32) .. args[5])
   if c.share ~= 'x' and line.capacity ~= 0 and line.capacity ~= capacity(c) then
     answer = {4, line.capacity}
   elseif owner_has('h:', c) then
@@ -62,7 +61,7 @@ if not answer then
       local held = read(call('HGET', claims, other))
       if held.owner == c.owner then
         if covers(held, c) then
-          c.hold, c.epoch, c.held_since = 2, held.epoch, now_here
+          c.hold, c.epoch, c.held_since = 2, held.epoch, now
           break
         end
         answer = {5, string.byte(held.share), held.n or 0, held.of or 0}
@@ -76,7 +75,7 @@ if not answer then
   if not answer then
     local at_once = line.waiting == 0 and fits(c)
     if at_once then
-      c.hold, c.epoch, c.held_since = 1, next_epoch(), now_here
+      c.hold, c.epoch, c.held_since = 1, next_epoch(), now
       admit(id, c)
       count_base(c)
       answer = holds(c)

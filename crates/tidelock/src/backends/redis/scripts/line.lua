@@ -4,7 +4,7 @@
 --   I<epoch>          nobody is in line; the epoch of the last grant is remembered for a while
 --   S<id><record>     one claim, which holds
 --   L<numbers>        several claims, kept in the keys below
--- Record: lapses 16 | ttl 16 | since 16 | hold 1 (0 no, 1 yes, 2 rides) | epoch 16 | held since 16
+-- Record: renewed 16 | ttl 16 | since 16 | hold 1 (0 no, 1 yes, 2 rides) | epoch 16 | held since 16
 --         | share 1 (x, s, p) | detached 1 | n , of \n owner \n label
 -- In a cluster all keys of a lock are given, so that a slot on the move is served only where all of them
 -- are; with the head alone a script does what the head alone suffices for, and answers 8 otherwise.
@@ -19,13 +19,14 @@ local call, sub, format, match = redis.call, string.sub, string.format, string.m
 -- How long an idle name is remembered, so that a clock that steps back does not take epochs back.
 local REMEMBER = 600000
 
-local key, now, inbox, shard, claims, waiters, lapses, holders, line
+local key, now, shard, claims, waiters, lapses, holders, line
 
 local function read(record)
   local n, of, owner = match(record, '^(%d*),(%d*)\n([^\n]*)', 84)
+  local ttl = tonumber(sub(record, 17, 32))
   return {
-    lapses = tonumber(sub(record, 1, 16)),
-    ttl = tonumber(sub(record, 17, 32)),
+    lapses = sub(record, 1, 16) + ttl,
+    ttl = ttl,
     since = tonumber(sub(record, 33, 48)),
     hold = tonumber(sub(record, 49, 49)),
     epoch = tonumber(sub(record, 50, 65)),
@@ -39,8 +40,8 @@ local function read(record)
 end
 
 local function write(id, c)
-  local record = format('%016.0f%016.0f%016.0f%d%016.0f%016.0f%s',
-    c.lapses, c.ttl, c.since, c.hold, c.epoch, c.held_since, c.tail)
+  local record = format('%016d%016d%016d%d%016d%016d%s',
+    c.lapses - c.ttl, c.ttl, c.since, c.hold, c.epoch, c.held_since, c.tail)
   call('HSET', claims, id, record)
 end
 
@@ -164,8 +165,8 @@ end
 local function tell(id, text)
   -- While a slot moves nobody can hear here: clients find out by asking.
   if shard == '?' then return true end
-  local to = inbox .. sub(id, 1, 16) .. shard
-  return call(shard == '' and 'PUBLISH' or 'SPUBLISH', to, text .. '\n' .. key) > 0
+  local to = match(key, '^[^{]*') .. 'in:' .. sub(id, 1, 16) .. (shard or '')
+  return call(shard and 'SPUBLISH' or 'PUBLISH', to, text .. '\n' .. key) > 0
 end
 
 -- Makes a claim that waits a holder. Says whether its client lives: nobody else renews it.
@@ -177,7 +178,7 @@ local function grant(id, c, hold, epoch)
   c.hold, c.epoch, c.held_since = hold, epoch, now
   add_holder(id, c)
   if hold == 1 then count_base(c) end
-  if tell(id, format('G%s%016.0f%016.0f%d', id, epoch, c.ttl, line.waiting)) then return true end
+  if tell(id, format('G%s%016d%016d%d', id, epoch, c.ttl, line.waiting)) then return true end
   remove(id, c)
   return false
 end
@@ -225,8 +226,8 @@ local function reap()
 end
 
 -- Opens the line at a key whose head was read; what lapsed is let go.
-local function open(at, head, time, to, on_shard)
-  key, now, inbox, shard = at, time, to, on_shard
+local function open(at, head, time, on_shard)
+  key, now, shard = at, time, on_shard
   claims, waiters, lapses, holders = key .. ':c', key .. ':w', key .. ':x', key .. ':h'
   line = {epoch = 0, held = 0, waiting = 0, bases = 0, used = 0, exclusive = 0, sharing = 0, capacity = 0,
     next = 0, earliest = 0, expires = 0}
@@ -258,9 +259,9 @@ local function close()
   if line.held + line.waiting == 0 then
     call('DEL', claims, waiters, lapses, holders)
     local ahead = math.max(0, math.ceil((line.epoch - now) / 1000))
-    return call('SET', key, format('I%.0f', line.epoch), 'PX', REMEMBER + ahead)
+    return call('SET', key, format('I%016d', line.epoch), 'PX', REMEMBER + ahead)
   end
-  call('SET', key, format('L%.0f,%d,%d,%d,%d,%d,%d,%d,%.0f,%.0f,%.0f', line.epoch, line.held, line.waiting,
+  call('SET', key, format('L%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', line.epoch, line.held, line.waiting,
     line.bases, line.used, line.exclusive, line.sharing, line.capacity, line.next, line.earliest, line.expires),
     'PXAT', line.expires)
   if line.expire_all then

@@ -1,40 +1,39 @@
 -- Renews claims, one for each lock, and says how each stands.
 -- KEYS    the locks' keys, in a cluster each with its four others
--- ARGV    1 inbox | 2 shard, as for enter | then an id for each lock
+-- ARGV    1 how many locks | then an id for each lock | then in a cluster the shard, as for enter
 -- Reply   for each claim four numbers: {1, epoch, ttl, waiting} | {2, ahead, lapse in or -1, 0} | {0, 0, 0, 0} gone;
 --         then the server's time; or {8} all keys are needed
 local time = redis.call('TIME')
-local now_here = time[1] * 1000000 + time[2]
+local now_text = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
 local answers, rest = {}, nil
-local count = #args - 2
+local count = tonumber(args[1])
 local each = #keys / count
 for i = 1, count do
   local at = keys[(i - 1) * each + 1]
   local head = redis.call('GET', at)
   local kind_here = head and string.byte(head)
   local a, b, c, d = 0, 0, 0, 0
-  if kind_here == 83 and string.sub(head, 2, 33) == args[i + 2] then
-    if tonumber(string.sub(head, 34, 49)) > now_here then
-      local ttl = tonumber(string.sub(head, 50, 65))
-      redis.call('SET', at,
-        string.format('%s%016.0f%s', string.sub(head, 1, 33), now_here + ttl, string.sub(head, 50)),
-        'PX', math.ceil(ttl / 1000) + 600000)
+  if kind_here == 83 and string.sub(head, 2, 33) == args[i + 1] then
+    local ttl = tonumber(string.sub(head, 50, 65))
+    if string.sub(head, 34, 49) + ttl > now_text + 0 then
+      redis.call('SET', at, string.sub(head, 1, 33) .. now_text .. string.sub(head, 50), 'PX',
+        math.ceil(ttl / 1000) + 600000)
       a, b, c = 1, tonumber(string.sub(head, 83, 98)), ttl
     end
   elseif kind_here == 76 then
-    if args[2] ~= '' and each == 1 then return {8} end
+    if args[count + 2] and each == 1 then return {8} end
     rest = rest or {}
     rest[#rest + 1] = i
   end
   answers[4 * i - 3], answers[4 * i - 2], answers[4 * i - 1], answers[4 * i] = a, b, c, d
 end
-answers[4 * count + 1] = now_here
+answers[4 * count + 1] = tonumber(now_text)
 if not rest then return answers end
 --@line
 for _, i in ipairs(rest) do
   local at = keys[(i - 1) * each + 1]
-  open(at, redis.call('GET', at), now_here, args[1], args[2])
-  local answer = renew(args[i + 2])
+  open(at, redis.call('GET', at), now_text + 0, args[count + 2])
+  local answer = renew(args[i + 1])
   close()
   if answer then
     for j = 1, 4 do answers[4 * i - 4 + j] = answer[j] or 0 end
