@@ -213,10 +213,21 @@ impl Engine {
             Ok(failed) => Call::now(failed),
             Err(call) => call,
         };
-        let (tell, hear) = oneshot::channel();
-        self.tasks.spawn(Arc::clone(self).leave_until_done(Arc::clone(leased), Some(under_way), tell));
+        let (tell, mut hear) = oneshot::channel();
+        self.put_work(leased, Arc::clone(self).leave_until_done(Arc::clone(leased), Some(under_way), tell));
+        if self.is_wanted(leased) {
+            // Others of this process wait for the end of it, and we may not be polled for long.
+            self.take_over_work(leased);
+        }
         // Nobody tells only when the runtime is torn down: then the lease runs out.
-        hear.await.unwrap_or(Ok(()))
+        self.carry(leased, &mut hear).await.unwrap_or(Ok(()))
+    }
+
+    /// Whether others of this process wait for what becomes of a claim.
+    fn is_wanted(&self, leased: &LeasedClaim) -> bool {
+        let mut shard = self.table.shard(&leased.claim.name);
+        let cohort = shard.get(&leased.claim.name).and_then(|line| line.cohort_of(leased));
+        cohort.is_some_and(|cohort| cohort.is_wanted())
     }
 
     /// Gives a claim back from a task: nobody waits for it.

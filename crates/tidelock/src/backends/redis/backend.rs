@@ -9,10 +9,11 @@ use tokio::sync::{
 
 use super::{
     RedisConfig,
-    codec::Space,
+    codec::{self, Space},
     config::Place,
+    errors::{classify, is_unknown},
     link::{Common, Heard},
-    servers::Servers,
+    servers::{Form, Servers},
     store::{MIN_TTL, RedisStore},
 };
 use crate::{
@@ -46,6 +47,7 @@ impl RedisBackend {
             client,
             heard: tell,
             eviction_allowed: config.eviction_allowed,
+            scripting: config.scripting,
             sharded: matches!(config.servers, Place::Cluster(_)),
             clock: Clock::machine(),
             longest_ttl: Default::default(),
@@ -82,7 +84,17 @@ impl Backend for RedisBackend {
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
         let (store, claim) = (Arc::clone(&self.store), Arc::clone(claim));
-        Call::later(async move { store.enter(&claim, ask).await })
+        let Some((link, live)) = store.at_hand() else {
+            return Call::later(async move { store.enter(&claim, ask).await });
+        };
+        let command = store.enter_command(&claim, ask, Form::plain(&link));
+        Call::later(async move {
+            match link.ask_live(live, &command).await {
+                Ok(answer) => codec::entered(&claim, &answer),
+                Err(error) if is_unknown(&error) => Box::pin(store.enter(&claim, ask)).await,
+                Err(error) => Err(classify(&error)),
+            }
+        })
     }
 
     fn wait(&self) -> Call<News> {
@@ -97,7 +109,17 @@ impl Backend for RedisBackend {
 
     fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
         let (store, name) = (Arc::clone(&self.store), name.clone());
-        Call::later(async move { store.leave(&name, id, &why).await })
+        let Some((link, live)) = store.at_hand() else {
+            return Call::later(async move { store.leave(&name, id, &why).await });
+        };
+        let command = store.leave_command(&name, id, &why, Form::plain(&link));
+        Call::later(async move {
+            match link.ask_live(live, &command).await {
+                Ok(_) => Ok(()),
+                Err(error) if is_unknown(&error) => Box::pin(store.leave(&name, id, &why)).await,
+                Err(error) => Err(classify(&error)),
+            }
+        })
     }
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {

@@ -110,7 +110,10 @@ impl Cluster {
         for _ in 0..REDIRECTS {
             let link = self.link(key).await?;
             let answer = match link.hear_shard(&shard).await {
-                Ok(()) => link.ask(&make(Form { all_keys, shard: Some(&shard) })).await,
+                Ok(()) => {
+                    link.ask(&make(Form { all_keys, shard: Some(&shard), functions: link.has_functions() }))
+                        .await
+                }
                 // The channel was refused for the reason that the command would be.
                 Err(failure) => Err(failure),
             };
@@ -145,10 +148,13 @@ impl Cluster {
                 }
                 redis::ErrorKind::Server(ServerErrorKind::Ask) => {
                     let Some(host) = redirect(&error) else { return Ok(Err(error)) };
-                    let command = make(Form { all_keys, shard: Some("?") });
+                    let member = self.member(&host)?;
+                    member.connection().await?;
+                    let functions = member.has_functions();
+                    let command = make(Form { all_keys, shard: Some("?"), functions });
                     let mut both = redis::pipe();
                     both.cmd("ASKING").ignore().add_command(command);
-                    let answers = self.member(&host)?.ask_all(&both).await?;
+                    let answers = member.ask_all(&both).await?;
                     match answers.and_then(|mut answers| answers.pop().unwrap_or(Value::Nil).extract_error())
                     {
                         Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::TryAgain) => {

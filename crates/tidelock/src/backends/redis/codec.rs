@@ -1,8 +1,8 @@
 //! Keys, arguments, replies and pushes.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
-use redis::Value;
+use redis::{RedisWrite, ToRedisArgs, Value};
 
 use crate::{
     backend::{
@@ -68,21 +68,31 @@ impl Space {
     }
 }
 
-/// The end of a record, as scripts keep it: share, detached, permits, owner, label.
-pub(super) fn tail(claim: &Claim) -> String {
-    let (share, n, of) = match claim.share {
-        Share::Exclusive => ('x', 0, 0),
-        Share::Shared => ('s', 0, 0),
-        Share::Permits { n, of } => ('p', n, of),
-    };
-    let detached = u8::from(claim.detached);
-    let owner = claim.owner.as_ref().map_or("", |owner| owner.as_str());
-    let mut tail = format!("{share}{detached}");
-    match share {
-        'p' => tail.push_str(&format!("{n},{of}")),
-        _ => tail.push(','),
+/// An argument that is written straight into a command.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: fmt::Display> ToRedisArgs for Text<T> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(&self.0);
     }
-    tail + "\n" + owner + "\n" + &claim.label
+}
+
+/// The end of a record, as scripts keep it: share, detached, permits, owner, label.
+pub(super) struct Tail<'a>(pub(super) &'a Claim);
+
+impl fmt::Display for Tail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detached = u8::from(self.0.detached);
+        match self.0.share {
+            Share::Exclusive => write!(f, "x{detached},")?,
+            Share::Shared => write!(f, "s{detached},")?,
+            Share::Permits { n, of } => write!(f, "p{detached}{n},{of}")?,
+        }
+        f.write_str("\n")?;
+        f.write_str(self.0.owner.as_ref().map_or("", |owner| owner.as_str()))?;
+        f.write_str("\n")?;
+        f.write_str(&self.0.label)
+    }
 }
 
 pub(super) fn micros(time: Duration) -> u64 {

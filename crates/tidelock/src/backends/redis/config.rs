@@ -61,6 +61,8 @@ pub(super) struct Tls {
 /// How a change is made atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scripting {
+    /// Functions where the client may load them, else scripts: a function is called in less time.
+    Any,
     /// Scripts, sent once and then called by their hash.
     Scripts,
     /// Functions of a library that an administrator loaded.
@@ -144,12 +146,13 @@ impl RedisConfig {
                 url.take_parsed("replicas_timeout_ms", "a number of milliseconds")?.unwrap_or(500),
             ),
             scripting: match url.take("scripting").as_deref() {
-                None | Some("on") => Scripting::Scripts,
+                None | Some("on") => Scripting::Any,
+                Some("scripts") => Scripting::Scripts,
                 Some("functions") => Scripting::Functions,
                 Some("off") => Scripting::Off,
                 Some(_) => {
                     return Err(Error::invalid_url(
-                        "the URL's option scripting has to be on, functions or off",
+                        "the URL's option scripting has to be on, scripts, functions or off",
                     ));
                 }
             },

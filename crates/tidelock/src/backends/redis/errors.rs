@@ -37,6 +37,12 @@ pub(super) fn classify(error: &RedisError) -> Failure {
     }
 }
 
+/// Whether the server does not know a script or function.
+pub(super) fn is_unknown(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
+}
+
 /// An error while connecting: no command was sent.
 pub(super) fn classify_connecting(error: &RedisError) -> Failure {
     let failure = classify(error);

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -17,8 +17,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
     codec::{self, Space},
+    config::Scripting,
     errors::{classify, classify_connecting},
     fitness::Fitness,
+    scripts,
 };
 use crate::{
     backend::{ClientId, Failure, News},
@@ -45,6 +47,7 @@ pub(super) struct Common {
     pub(super) client: ClientId,
     pub(super) heard: UnboundedSender<Heard>,
     pub(super) eviction_allowed: bool,
+    pub(super) scripting: Scripting,
     /// Whether clients have an inbox for each slot instead of one.
     pub(super) sharded: bool,
     pub(super) clock: Clock,
@@ -61,6 +64,8 @@ pub(super) struct Link {
     common: Arc<Common>,
     opening: tokio::sync::Mutex<()>,
     state: Mutex<State>,
+    /// Whether the server knows the library of functions.
+    functions: AtomicBool,
     /// Since when no question was answered, in nanoseconds; 0 if none waits for an answer too long.
     silent_since: AtomicU64,
 }
@@ -91,6 +96,7 @@ impl Link {
             common: Arc::clone(common),
             opening: tokio::sync::Mutex::default(),
             state: Mutex::default(),
+            functions: AtomicBool::new(false),
             silent_since: AtomicU64::new(0),
         })
     }
@@ -107,10 +113,24 @@ impl Link {
     pub(super) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Result<Value, RedisError>, Failure> {
         let (mut connection, number) = self.connection().await?;
         let silence = Silence(self);
-        let answer = connection.req_packed_command(command).await.and_then(Value::extract_error);
+        let answer = connection.send_packed_command(command).await.and_then(Value::extract_error);
         silence.over(&answer);
         self.give_up_if_broken(number, &answer);
         Ok(answer)
+    }
+
+    /// Sends a command to a server that is connected, and waits for its answer: [`ask`](Self::ask)
+    /// without what is hardly ever needed.
+    pub(super) async fn ask_live(
+        &self,
+        (mut connection, number): (MultiplexedConnection, u64),
+        command: &Cmd,
+    ) -> Result<Value, RedisError> {
+        let silence = Silence(self);
+        let answer = connection.send_packed_command(command).await.and_then(Value::extract_error);
+        silence.over(&answer);
+        self.give_up_if_broken(number, &answer);
+        answer
     }
 
     /// Sends several commands at once and waits for all answers.
@@ -144,6 +164,16 @@ impl Link {
             live.shards.insert(shard.into());
         }
         Ok(())
+    }
+
+    /// Whether the server that is connected knows the library of functions.
+    pub(super) fn has_functions(&self) -> bool {
+        self.functions.load(Ordering::Relaxed)
+    }
+
+    /// The server does not know a function any more: scripts do until it is connected again.
+    pub(super) fn lost_functions(&self) {
+        self.functions.store(false, Ordering::Relaxed);
     }
 
     /// Whether there is a connection and answers come.
@@ -184,7 +214,8 @@ impl Link {
         }
     }
 
-    fn live(self: &Arc<Self>) -> Option<(MultiplexedConnection, u64)> {
+    /// The connection, if there is one, and its number.
+    pub(super) fn live(&self) -> Option<(MultiplexedConnection, u64)> {
         let since = self.silent_since.load(Ordering::Relaxed);
         if since != 0 && self.common.clock.now().since(Moment::from_nanos(since)) > SILENT {
             let number = self.state().number;
@@ -229,6 +260,7 @@ impl Link {
             let inbox = self.common.space.inbox(self.common.client, "");
             connection.subscribe(inbox).await.map_err(|error| classify_connecting(&error))?;
         }
+        self.functions.store(self.load_functions(&mut connection).await, Ordering::Relaxed);
         let info: Result<String, _> = redis::cmd("INFO").query_async(&mut connection).await;
         let fitness = match info {
             Ok(info) => Fitness::read(&info),
@@ -243,6 +275,21 @@ impl Link {
         }
         fitness.check(self.common.eviction_allowed)?;
         Ok((connection, fitness))
+    }
+
+    /// Loads the library of functions, if that is wanted. Says whether the server has it.
+    async fn load_functions(&self, connection: &mut MultiplexedConnection) -> bool {
+        match self.common.scripting {
+            Scripting::Functions => true,
+            Scripting::Scripts | Scripting::Off => false,
+            Scripting::Any => {
+                let mut load = redis::cmd("FUNCTION");
+                load.arg("LOAD").arg(scripts::library());
+                let loaded: Result<Value, _> = load.query_async(connection).await;
+                // An older server has no functions, and not everybody may load them.
+                loaded.is_ok() || loaded.is_err_and(|error| error.to_string().contains("already exists"))
+            }
+        }
     }
 
     /// Notes what a server says about itself. One that came back without its data may have forgotten

@@ -12,26 +12,33 @@ const MARK: &str = "--@line\n";
 /// A verb's script.
 #[derive(Debug)]
 pub(super) struct Verb {
-    /// Its name in the library of functions.
-    pub(super) function: &'static str,
+    name: &'static str,
     body: &'static str,
     script: LazyLock<Script>,
+    function: LazyLock<String>,
 }
 
 macro_rules! verb {
-    ($static:ident, $function:literal, $file:literal) => {
+    ($static:ident, $name:literal) => {
         pub(super) static $static: Verb = Verb {
-            function: $function,
-            body: include_str!($file),
-            script: LazyLock::new(|| Script::new(&text(include_str!($file)))),
+            name: $name,
+            body: include_str!(concat!("scripts/", $name, ".lua")),
+            script: LazyLock::new(|| Script::new(&text(include_str!(concat!("scripts/", $name, ".lua"))))),
+            function: LazyLock::new(|| $static.function_of(&VERSION)),
         };
     };
 }
 
-verb!(ENTER, "tidelock_enter", "scripts/enter.lua");
-verb!(RENEW, "tidelock_renew", "scripts/renew.lua");
-verb!(LEAVE, "tidelock_leave", "scripts/leave.lua");
-verb!(LOOK, "tidelock_look", "scripts/look.lua");
+verb!(ENTER, "enter");
+verb!(RENEW, "renew");
+verb!(LEAVE, "leave");
+verb!(LOOK, "look");
+
+static VERBS: [&Verb; 4] = [&ENTER, &RENEW, &LEAVE, &LOOK];
+
+/// Changes with every change of the rules, so that clients of several versions do not call each
+/// other's functions.
+static VERSION: LazyLock<String> = LazyLock::new(|| Script::new(&body("")).get_hash()[..8].to_owned());
 
 impl Verb {
     /// The name under which a server knows the script.
@@ -43,25 +50,40 @@ impl Verb {
     pub(super) fn text(&self) -> String {
         text(self.body)
     }
+
+    /// Its name in the library of functions.
+    pub(super) fn function(&self) -> &str {
+        &self.function
+    }
+
+    fn function_of(&self, version: &str) -> String {
+        format!("tidelock_{}_{version}", self.name)
+    }
 }
 
 /// The text of a script. What nearly always suffices comes first, so that the rules of longer lines
 /// are not even set up.
 fn text(body: &str) -> String {
-    let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
-    let line = if rest.is_empty() { "" } else { LINE };
-    format!("local keys, args = KEYS, ARGV\n{first}{line}{rest}")
+    format!("local keys, args = KEYS, ARGV\n{}", with_rules(body))
 }
 
-/// The library of functions, for servers whose users may not run scripts.
+fn with_rules(body: &str) -> String {
+    let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
+    let line = if rest.is_empty() { "" } else { LINE };
+    format!("{first}{line}{rest}")
+}
+
+/// The library of functions.
 pub(super) fn library() -> String {
-    let mut text = format!("#!lua name=tidelock\n{LINE}");
-    for verb in [&ENTER, &RENEW, &LEAVE, &LOOK] {
-        let body = verb.body.replace(MARK, "");
-        text.push_str(&format!(
-            "redis.register_function('{}', function(keys, args)\n{body}end)\n",
-            verb.function
-        ));
+    format!("#!lua name=tidelock_{}\n{}", *VERSION, body(&VERSION))
+}
+
+fn body(version: &str) -> String {
+    let mut text = String::new();
+    for verb in VERBS {
+        // The rules are in each of them: nothing can be called while a library is loaded.
+        let (name, body) = (verb.function_of(version), with_rules(verb.body));
+        text.push_str(&format!("redis.register_function('{name}', function(keys, args)\n{body}end)\n"));
     }
     text
 }

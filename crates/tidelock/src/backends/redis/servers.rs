@@ -28,10 +28,16 @@ pub(super) struct Form<'a> {
     pub(super) all_keys: bool,
     /// In a cluster, what the channels of clients end with.
     pub(super) shard: Option<&'a str>,
+    /// Whether the server knows the library of functions.
+    pub(super) functions: bool,
 }
 
-/// The form where there are no slots.
-pub(super) const PLAIN: Form<'static> = Form { all_keys: false, shard: None };
+impl Form<'_> {
+    /// The form where there are no slots.
+    pub(super) fn plain(link: &Link) -> Self {
+        Self { all_keys: false, shard: None, functions: link.has_functions() }
+    }
+}
 
 /// An answer of a server, or its error; the outer failure: nothing was sent.
 pub(super) type Answer = Result<Result<Value, RedisError>, Failure>;
@@ -61,8 +67,15 @@ impl Servers {
     /// Asks the server that has a key.
     pub(super) async fn ask(&self, key: &str, make: &(dyn Fn(Form<'_>) -> Cmd + Send + Sync)) -> Answer {
         match self {
-            Self::One(link) => link.ask(&make(PLAIN)).await,
-            Self::Sentinel(sentinel) => sentinel.link().await?.ask(&make(PLAIN)).await,
+            Self::One(link) => {
+                // Connected first: only then it is known what the server knows.
+                link.connection().await?;
+                link.ask(&make(Form::plain(link))).await
+            }
+            Self::Sentinel(sentinel) => {
+                let link = sentinel.link().await?;
+                link.ask(&make(Form::plain(&link))).await
+            }
             Self::Cluster(cluster) => cluster.ask(key, make).await,
         }
     }

@@ -5,15 +5,15 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, Value, aio::MultiplexedConnection};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     cluster,
-    codec::{self, micros},
+    codec::{self, Tail, Text, micros},
     config::{RedisConfig, Scripting},
-    errors::classify,
-    link::{Common, Heard},
+    errors::{classify, is_unknown},
+    link::{Common, Heard, Link},
     scripts::{ENTER, LEAVE, LOOK, RENEW, Verb},
     servers::{Form, Servers},
 };
@@ -35,18 +35,47 @@ pub(super) struct RedisStore {
 }
 
 impl RedisStore {
-    pub(super) async fn enter(&self, claim: &Claim, ask: Ask) -> Result<Entered, Failure> {
+    /// The link of an installation with one server, and its connection, if there is nothing in the
+    /// way of asking at once.
+    pub(super) fn at_hand(&self) -> Option<(Arc<Link>, (MultiplexedConnection, u64))> {
+        let Servers::One(link) = &self.servers else { return None };
+        let simple = self.config.replicas == 0 && self.config.scripting != Scripting::Off;
+        if !simple || link.may_grant().is_err() {
+            return None;
+        }
+        Some((Arc::clone(link), link.live()?))
+    }
+
+    pub(super) fn enter_command(&self, claim: &Claim, ask: Ask, form: Form<'_>) -> Cmd {
         self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
+        let mut command = call(&ENTER, form, &self.common.space.key(&claim.name));
+        command.arg(Text(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
+        command.arg(Text(format_args!("{:016}", micros(claim.ttl)))).arg(keep_millis(claim.ttl));
+        command.arg(Text(Tail(claim)));
+        add_shard(&mut command, form);
+        command
+    }
+
+    pub(super) fn leave_command(&self, name: &Name, id: ClaimId, why: &Leave, form: Form<'_>) -> Cmd {
+        let mut command = call(&LEAVE, form, &self.common.space.key(name));
+        command.arg(Text(id));
+        match why {
+            Leave::Evicted(reason) => {
+                command.arg(Text(format_args!("e{reason}")));
+            }
+            Leave::Done if form.shard.is_some() => {
+                command.arg("");
+            }
+            Leave::Done => {}
+        }
+        add_shard(&mut command, form);
+        command
+    }
+
+    pub(super) async fn enter(&self, claim: &Claim, ask: Ask) -> Result<Entered, Failure> {
         let key = self.common.space.key(&claim.name);
         self.servers.link(&key).await?.may_grant()?;
-        let tail = codec::tail(claim);
-        let answer = self
-            .ask(&ENTER, &key, &|command, form| {
-                command.arg(id(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
-                command.arg(format!("{:016}", micros(claim.ttl))).arg(keep_millis(claim.ttl)).arg(&tail);
-                add_shard(command, form);
-            })
-            .await?;
+        let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, form)).await?;
         let entered = codec::entered(claim, &answer)?;
         if let Entered::Held(_) = entered
             && let Err(failure) = self.confirmed_by_replicas(&key).await
@@ -95,19 +124,20 @@ impl RedisStore {
     /// Renews claims whose keys are on one server, in one slot where there are slots.
     async fn renew_together(&self, claims: &[(&Arc<Claim>, &String)]) -> Result<Vec<Standing>, Failure> {
         let first = claims[0].1;
-        let answer = self
-            .ask_with(&RENEW, first, &|command, form| {
-                command.arg(claims.len() * if form.all_keys { 5 } else { 1 });
-                for (_, key) in claims {
-                    add_keys(command, key, form);
-                }
-                command.arg(claims.len());
-                for (claim, _) in claims {
-                    command.arg(id(claim.id));
-                }
-                add_shard(command, form);
-            })
-            .await?;
+        let make = |form: Form<'_>| {
+            let mut command = name_of(&RENEW, form);
+            command.arg(claims.len() * if form.all_keys { 5 } else { 1 });
+            for (_, key) in claims {
+                add_keys(&mut command, key, form);
+            }
+            command.arg(claims.len());
+            for (claim, _) in claims {
+                command.arg(Text(claim.id));
+            }
+            add_shard(&mut command, form);
+            command
+        };
+        let answer = self.ask(&RENEW, first, &make).await?;
         let (standings, _) = codec::standings(&answer, claims.len())?;
         if standings.iter().any(|standing| matches!(standing, Standing::Held(_))) {
             self.confirmed_by_replicas(first).await?;
@@ -117,18 +147,7 @@ impl RedisStore {
 
     pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
         let key = self.common.space.key(name);
-        let why = match why {
-            Leave::Done => String::new(),
-            Leave::Evicted(reason) => format!("e{reason}"),
-        };
-        let fill = |command: &mut Cmd, form: Form<'_>| {
-            command.arg(self::id(id));
-            if !why.is_empty() || form.shard.is_some() {
-                command.arg(&why);
-            }
-            add_shard(command, form);
-        };
-        self.ask(&LEAVE, &key, &fill).await.map(drop)
+        self.ask(&LEAVE, &key, &|form| self.leave_command(name, id, why, form)).await.map(drop)
     }
 
     pub(super) async fn look(&self, scope: &Scope) -> Result<Vec<LockView>, Failure> {
@@ -137,7 +156,8 @@ impl RedisStore {
             Scope::All => self.names().await?,
         };
         let views = futures_util::future::join_all(names.iter().map(|name| async move {
-            let answer = self.ask(&LOOK, &self.common.space.key(name), &|_, _| ()).await?;
+            let key = self.common.space.key(name);
+            let answer = self.ask(&LOOK, &key, &|form| call(&LOOK, form, &key)).await?;
             codec::view(name, &answer)
         }));
         views.await.into_iter().filter_map(Result::transpose).collect()
@@ -183,46 +203,19 @@ impl RedisStore {
         }
     }
 
-    /// Calls a verb on the keys of one lock.
+    /// Calls a verb on the server that has a key.
     async fn ask(
         &self,
         verb: &'static Verb,
         key: &str,
-        fill: &(dyn Fn(&mut Cmd, Form<'_>) + Send + Sync),
+        make: &(dyn Fn(Form<'_>) -> Cmd + Send + Sync),
     ) -> Result<Value, Failure> {
-        self.ask_with(verb, key, &|command, form| {
-            command.arg(if form.all_keys { 5 } else { 1 });
-            add_keys(command, key, form);
-            fill(command, form);
-        })
-        .await
-    }
-
-    /// Calls a verb on the server that has a key; `fill` adds the keys and their number too.
-    async fn ask_with(
-        &self,
-        verb: &'static Verb,
-        key: &str,
-        fill: &(dyn Fn(&mut Cmd, Form<'_>) + Send + Sync),
-    ) -> Result<Value, Failure> {
-        let make = |call: &str, what: &str, form: Form<'_>| {
-            let mut command = Cmd::with_capacity(12, 256);
-            command.arg(call).arg(what);
-            fill(&mut command, form);
-            command
-        };
-        let functions = self.config.scripting == Scripting::Functions;
-        let by_name = |form: Form<'_>| {
-            if functions { make("FCALL", verb.function, form) } else { make("EVALSHA", verb.hash(), form) }
-        };
-        let answer = self.servers.ask(key, &by_name).await?;
-        let answer = match answer {
-            Err(error) if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {
-                // Restarted, flushed, or never seen: the text makes it known again.
-                self.servers.ask(key, &|form: Form<'_>| make("EVAL", &verb.text(), form)).await?
-            }
-            answer => answer,
-        };
+        let mut answer = self.servers.ask(key, make).await?;
+        if answer.as_ref().is_err_and(is_unknown) {
+            // Restarted, flushed, or never seen: the text makes it known again.
+            self.servers.link(key).await?.lost_functions();
+            answer = self.servers.ask(key, &|form: Form<'_>| with_text(verb, &make(form))).await?;
+        }
         answer.map_err(|error| classify(&error))
     }
 
@@ -246,6 +239,38 @@ impl RedisStore {
     }
 }
 
+/// The beginning of a call: how the verb is named.
+fn name_of(verb: &'static Verb, form: Form<'_>) -> Cmd {
+    let mut command = Cmd::with_capacity(12, 256);
+    if form.functions {
+        command.arg("FCALL").arg(verb.function());
+    } else {
+        command.arg("EVALSHA").arg(verb.hash());
+    }
+    command
+}
+
+/// The beginning of a call with the keys of one lock.
+fn call(verb: &'static Verb, form: Form<'_>, key: &str) -> Cmd {
+    let mut command = name_of(verb, form);
+    command.arg(if form.all_keys { 5 } else { 1 });
+    add_keys(&mut command, key, form);
+    command
+}
+
+/// The same call with all of the script instead of its name.
+fn with_text(verb: &'static Verb, command: &Cmd) -> Cmd {
+    let mut whole = redis::cmd("EVAL");
+    whole.arg(verb.text());
+    for arg in command.args_iter().skip(2) {
+        match arg {
+            redis::Arg::Simple(arg) => whole.arg(arg),
+            _ => &mut whole,
+        };
+    }
+    whole
+}
+
 fn add_keys(command: &mut Cmd, key: &str, form: Form<'_>) {
     command.arg(key);
     if form.all_keys {
@@ -260,10 +285,6 @@ fn add_shard(command: &mut Cmd, form: Form<'_>) {
     if let Some(shard) = form.shard {
         command.arg(shard);
     }
-}
-
-fn id(id: ClaimId) -> String {
-    id.to_string()
 }
 
 /// How long a head is kept: for the lease, and then until no clock is likely to be before its epoch.
