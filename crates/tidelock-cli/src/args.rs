@@ -31,6 +31,7 @@ pub(crate) enum Verb {
     Break(Break),
     Doctor(Doctor),
     Stores(Stores),
+    Schema(Schema),
     Completions(Completions),
     Man(Man),
 }
@@ -242,7 +243,8 @@ pub(crate) struct Break {
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock doctor
-  tidelock doctor --url file:/var/lib/shop --json")]
+  tidelock doctor --url file:/var/lib/shop --json
+  tidelock doctor --url redis://127.0.0.1")]
 pub(crate) struct Doctor {
     /// Print a JSON object
     #[arg(long)]
@@ -258,6 +260,20 @@ pub(crate) struct Stores {
     /// Print a JSON array with one object per store
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Print what an administrator has to load into a server
+///
+/// Most stores need nothing: tidelock sets up what it uses. On a Redis server whose users may not
+/// run scripts an administrator loads functions once, and clients say so with
+/// ?scripting=functions in the URL.
+#[derive(Debug, Group)]
+#[command(after_help = "Example:
+  tidelock schema --print redis | redis-cli -x FUNCTION LOAD REPLACE")]
+pub(crate) struct Schema {
+    /// The store whose schema to print
+    #[arg(long, value_name = "STORE", required = true)]
+    pub(crate) print: String,
 }
 
 /// Print a script that completes this command line in a shell

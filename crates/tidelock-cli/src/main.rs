@@ -59,6 +59,7 @@ fn run(args: Args) -> Result<Exit, Trouble> {
             Verb::Break(args) => commands::r#break::run(&args).await,
             Verb::Doctor(args) => commands::doctor::run(&args).await,
             Verb::Stores(args) => commands::stores::run(&args).await,
+            Verb::Schema(args) => commands::schema::run(&args),
             Verb::Completions(args) => commands::completions::run(&args),
             Verb::Man(args) => commands::man::run(&args),
         }

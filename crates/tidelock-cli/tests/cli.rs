@@ -12,7 +12,10 @@ fn stores_prints_a_table_with_the_store_in_memory() {
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);
     assert!(text.lines().next().is_some_and(|head| head.starts_with("STORE ")), "{text}");
-    assert!(text.lines().any(|line| line.starts_with("memory  memory:  process")), "{text}");
+    let memory = text.lines().find(|line| line.starts_with("memory ")).unwrap_or_default();
+    assert_eq!(memory.split_whitespace().take(3).collect::<Vec<_>>(), ["memory", "memory:", "process"]);
+    let redis = text.lines().filter(|line| line.starts_with("redis ")).collect::<Vec<_>>();
+    assert!(redis[0].contains(" redis://HOST ") && redis[1].contains("rediss+cluster"), "{text}");
     assert_eq!(stderr(&output), "");
 }
 
@@ -25,6 +28,8 @@ fn stores_prints_the_same_as_json() {
     let memory = &stores[1];
     assert_eq!((&memory["store"], &memory["token"]), (&"memory".into(), &"process".into()));
     assert_eq!((&memory["push"], &memory["min_ttl_ms"]), (&true.into(), &20.into()));
+    assert_eq!((&stores[2]["store"], &stores[2]["schemes"][0]), (&"redis".into(), &"redis".into()));
+    assert_eq!(stores.as_array().map(Vec::len), Some(3));
 }
 
 #[test]
@@ -91,6 +96,7 @@ fn every_verb_has_help_with_an_example() {
         "break",
         "doctor",
         "stores",
+        "schema",
         "completions",
         "man",
     ] {
@@ -157,5 +163,22 @@ fn man_prints_a_page_or_writes_one_per_verb() {
     assert_eq!((written.status.code(), stderr(&written).as_str()), (Some(0), ""));
     for page in ["tidelock.1", "tidelock-run.1", "tidelock-acquire.1", "tidelock-break.1"] {
         assert!(path.join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn schema_prints_what_an_administrator_loads() {
+    let printed = output(&["schema", "--print", "redis"]);
+    assert_eq!(printed.status.code(), Some(0));
+    assert!(stdout(&printed).starts_with("#!lua name=tidelock\n"), "{}", stdout(&printed));
+    for (args, says) in [
+        (&["schema", "--print", "file"][..], "\"file\" needs no schema"),
+        (&["schema", "--print", "oracle"], "no store \"oracle\""),
+        (&["schema"], "--print"),
+    ] {
+        let refused = output(args);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""), "{args:?}");
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+        assert_eq!(stderr(&refused).lines().count(), 1, "{}", stderr(&refused));
     }
 }

@@ -45,6 +45,7 @@ mod shards;
 pub mod testing;
 mod ticket;
 mod token;
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores with servers have all of it"))]
 mod url;
 
 pub use self::{
@@ -75,4 +76,7 @@ mod documents {
     #[cfg(all(unix, feature = "file"))]
     #[doc = include_str!("../../../docs/backends/file.md")]
     struct File;
+    #[cfg(feature = "redis")]
+    #[doc = include_str!("../../../docs/backends/redis.md")]
+    struct Redis;
 }

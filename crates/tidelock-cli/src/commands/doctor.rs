@@ -46,6 +46,7 @@ pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
     let (median, slowest, grows) = probe(&locks).await?;
     let abilities = locks.abilities();
     let mut problems = problems(abilities);
+    problems.extend(locks.concerns());
     if !grows {
         problems.push("tokens did not grow from one holder to the next: do not rely on them here".to_owned());
     }

@@ -9,5 +9,6 @@ pub(crate) mod man;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod run;
+pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod stores;

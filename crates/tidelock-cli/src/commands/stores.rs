@@ -26,6 +26,9 @@ const HEAD: [&str; 8] = ["STORE", "URL", "TOKEN", "WAKES", "ORDER", "RE-ENTRY", 
 pub(crate) struct Row {
     store: String,
     url: String,
+    /// How URLs of this store may begin; left out where the URL is a given one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    schemes: Vec<&'static str>,
     /// Left out where only the server knows.
     #[serde(flatten)]
     can: Option<Can>,
@@ -46,14 +49,16 @@ struct Can {
 /// Prints a row per store.
 pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
     let mut rows = Vec::new();
-    for scheme in Locks::schemes() {
-        if !EMBEDDED.contains(scheme) {
-            rows.push(Row::of_server(scheme));
+    for schemes in Locks::schemes().chunk_by(|one, next| store_of(one) == store_of(next)) {
+        let store = store_of(schemes[0]);
+        let schemes = schemes.to_vec();
+        if !EMBEDDED.contains(&store) {
+            rows.push(Row::of_server(store, schemes));
             continue;
         }
-        let url = format!("{scheme}:");
+        let url = format!("{store}:");
         match Locks::connect(&url).await {
-            Ok(locks) => rows.push(Row::new(&url, locks.abilities())),
+            Ok(locks) => rows.push(Row { schemes, ..Row::new(&url, locks.abilities()) }),
             // One that does not work here is no reason to be silent about the others.
             Err(error) => output::complain(&error),
         }
@@ -66,10 +71,27 @@ pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
+/// The store that a scheme leads to: `rediss+cluster` is another way to redis.
+pub(crate) fn store_of(scheme: &str) -> &str {
+    match scheme.split('+').next() {
+        Some("rediss") => "redis",
+        Some(store) => store,
+        None => scheme,
+    }
+}
+
 fn text(rows: &[Row]) -> String {
     let mut text = output::table(HEAD, &rows.iter().map(Row::cells).collect::<Vec<_>>());
     if rows.iter().any(|row| row.can.is_none()) {
         text.push_str("-: ask the server, with tidelock doctor --url URL\n");
+    }
+    for row in rows {
+        if let [_, others @ ..] = &*row.schemes
+            && !others.is_empty()
+        {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{} is also reached by {}", row.store, others.join(", "));
+        }
     }
     text
 }
@@ -91,12 +113,12 @@ impl Row {
             min_ttl_ms: u64::try_from(abilities.min_ttl.as_millis()).unwrap_or(u64::MAX),
             renew_batch: abilities.renew_batch,
         };
-        Self { store: abilities.store.to_owned(), url: url.to_owned(), can: Some(can) }
+        Self { store: abilities.store.to_owned(), url: url.to_owned(), schemes: Vec::new(), can: Some(can) }
     }
 
     /// A store of which only the URL is known before its server is asked.
-    fn of_server(scheme: &str) -> Self {
-        Self { store: scheme.to_owned(), url: format!("{scheme}://HOST"), can: None }
+    fn of_server(store: &str, schemes: Vec<&'static str>) -> Self {
+        Self { store: store.to_owned(), url: format!("{store}://HOST"), schemes, can: None }
     }
 
     /// The row as people read it.
@@ -137,13 +159,27 @@ mod tests {
 
     #[test]
     fn a_store_with_a_server_is_listed_without_asking_it() {
-        let rows = [Row::of_server("redis")];
+        let rows = [Row::of_server("redis", vec!["redis", "rediss", "redis+unix"])];
         let text = text(&rows);
         let lines: Vec<_> = text.lines().collect();
         let words: Vec<_> = lines[1].split_whitespace().collect();
         assert_eq!(words, ["redis", "redis://HOST", "-", "-", "-", "-", "-", "-"], "{text}");
         assert!(lines[2].contains("tidelock doctor"), "{text}");
+        assert_eq!(lines[3], "redis is also reached by rediss, redis+unix");
         let json = serde_json::to_value(&rows).unwrap();
-        assert_eq!(json, serde_json::json!([{ "store": "redis", "url": "redis://HOST" }]));
+        let schemes = ["redis", "rediss", "redis+unix"];
+        assert_eq!(
+            json,
+            serde_json::json!([{ "store": "redis", "url": "redis://HOST", "schemes": schemes }])
+        );
+    }
+
+    #[test]
+    fn schemes_of_one_store_are_one_row() {
+        let stores: Vec<_> = Locks::schemes()
+            .chunk_by(|one, next| store_of(one) == store_of(next))
+            .map(|schemes| store_of(schemes[0]))
+            .collect();
+        assert_eq!(stores, ["file", "memory", "redis"]);
     }
 }

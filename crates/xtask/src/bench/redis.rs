@@ -181,8 +181,8 @@ impl Bench {
             turn(pairs).map(|took| took.as_secs_f64() / f64::from(pairs))
         };
         let mut rows = Vec::new();
-        let contestants: [(&str, &dyn Fn(u32) -> Result<Duration, String>); 2] =
-            [("SET NX in a loop", &polling), ("rslock", &peer)];
+        type Turn<'a> = &'a dyn Fn(u32) -> Result<Duration, String>;
+        let contestants: [(&str, Turn<'_>); 2] = [("SET NX in a loop", &polling), ("rslock", &peer)];
         for (name, theirs) in contestants {
             let label = format!("redis, 1 thread: 64 tasks, one name, against {name}");
             let duel = Duel::rounds(

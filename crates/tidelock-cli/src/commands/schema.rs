@@ -1,0 +1,55 @@
+//! `tidelock schema`: what an administrator has to load into a server.
+
+use tidelock::{Locks, backends::redis::RedisConfig};
+
+use crate::{
+    args::Schema,
+    commands::stores,
+    exit::Exit,
+    output::{self, Trouble},
+};
+
+/// Prints the schema of a store, and nothing else: it is piped into the server's own client.
+pub(crate) fn run(args: &Schema) -> Result<Exit, Trouble> {
+    output::text(&schema(&args.print)?)?;
+    Ok(Exit::Done)
+}
+
+fn schema(store: &str) -> Result<String, Trouble> {
+    // A URL names its store as well; the rest of it may be a password and is not shown.
+    let store = stores::store_of(store.split(':').next().unwrap_or_default());
+    if store == "redis" {
+        return Ok(RedisConfig::function_library());
+    }
+    let why = if Locks::schemes().contains(&store) {
+        format!("store {store:?} needs no schema: there is nothing to load; redis has one")
+    } else {
+        format!("there is no store {store:?}: tidelock stores lists those of this build; redis has a schema")
+    };
+    Err(Trouble::Usage(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_has_a_library_of_functions() {
+        for store in ["redis", "redis://me:secret@host", "rediss+cluster"] {
+            assert!(schema(store).unwrap().starts_with("#!lua name=tidelock\n"), "{store}");
+        }
+    }
+
+    #[test]
+    fn a_store_without_a_schema_says_so_and_no_password_is_shown() {
+        for (store, says) in [
+            ("file", "\"file\" needs no schema"),
+            ("memory:", "\"memory\" needs no schema"),
+            ("oracle://me:secret@host", "no store \"oracle\""),
+            ("", "no store \"\""),
+        ] {
+            let text = schema(store).unwrap_err().to_string();
+            assert!(text.contains(says) && !text.contains("secret"), "{text}");
+        }
+    }
+}
