@@ -75,11 +75,12 @@ impl Engine {
         matches!(cohort.phase, Phase::InLine | Phase::Held { .. }).then(|| Arc::clone(&cohort.leased))
     }
 
-    /// Pushes may have been missed: ask how every claim in line stands, in one batch.
+    /// Pushes may have been missed: ask how every claim stands, in batches. Those who hold may have been evicted.
     fn ask_about_all(&self) {
         let now = self.clock.now();
         for (leased, phase) in self.table.claims() {
-            if phase == Phase::InLine {
+            let held = matches!(phase, Phase::Held { .. }) && leased.auto_renew;
+            if phase == Phase::InLine || held {
                 leased.ask_now(now, &self.schedule);
             }
         }

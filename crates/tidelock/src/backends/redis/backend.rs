@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
-        Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Leave,
+        LockView, News, Scope, Standing, TokenGrade,
     },
     clock::Clock,
     name::Name,
@@ -65,9 +65,21 @@ impl RedisBackend {
             renew_batch: 128,
         };
         let store = Arc::new(RedisStore { config, common, servers });
-        // A mistake in the URL is said now, not when the first lock is wanted.
+        // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has
+        // to answer: the others may be about to be replaced.
+        let mut last = None;
         for link in store.servers.all().await? {
-            link.connection().await?;
+            match link.connection().await {
+                Ok(_) => {
+                    last = None;
+                    break;
+                }
+                Err(failure) if failure.kind == FailureKind::Denied => return Err(failure),
+                Err(failure) => last = Some(failure),
+            }
+        }
+        if let Some(failure) = last {
+            return Err(failure);
         }
         Ok(Self { store, heard: Arc::new(Mutex::new(heard)), abilities })
     }

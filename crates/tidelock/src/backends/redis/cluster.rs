@@ -110,11 +110,12 @@ impl Cluster {
         for _ in 0..REDIRECTS {
             let link = self.link(key).await?;
             let answer = match link.hear_shard(&shard).await {
-                Ok(()) => {
+                Ok(Ok(())) => {
                     link.ask(&make(Form { all_keys, shard: Some(&shard), functions: link.has_functions() }))
                         .await
                 }
-                // The channel was refused for the reason that the command would be.
+                // The channel was refused for the reason that the command would be: its slot is elsewhere.
+                Ok(Err(error)) => Ok(Err(error)),
                 Err(failure) => Err(failure),
             };
             let error = match answer {

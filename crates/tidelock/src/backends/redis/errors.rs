@@ -9,16 +9,16 @@ pub(super) fn classify(error: &RedisError) -> Failure {
     let text = describe(error);
     match error.kind() {
         ErrorKind::Server(kind) => match kind {
-            ServerErrorKind::NoPerm => {
-                Failure::denied(format!("{text}: give the user the rights that docs/backends/redis.md lists"))
-            }
+            ServerErrorKind::NoPerm => no_rights(&text),
             ServerErrorKind::ReadOnly => {
                 Failure::unreachable(format!("{text}: this server is a replica now"))
+            }
+            ServerErrorKind::TryAgain => {
+                Failure::unreachable(format!("{text}: its slot is being moved to another member"))
             }
             ServerErrorKind::BusyLoading
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ClusterDown
-            | ServerErrorKind::TryAgain
             | ServerErrorKind::Moved
             | ServerErrorKind::Ask => Failure::unreachable(text),
             _ => by_code(error.code().unwrap_or_default(), text),
@@ -61,8 +61,25 @@ fn by_code(code: &str, text: String) -> Failure {
         "WRONGTYPE" => Failure::denied(format!(
             "{text}: something else is kept under the key of this lock; use another ?prefix= in the URL"
         )),
+        // As Redis 7.0 says it within scripts, and the driver about what it does to open a connection.
+        "ERR" if text.contains("The user executing the script") || text.contains("has no permissions") => {
+            no_rights(&text)
+        }
+        "ERR" if text.contains("Function not found") => Failure::denied(format!(
+            "{text}: have an administrator load the library with FUNCTION LOAD, or leave scripting=functions out of the URL"
+        )),
+        // A script that stumbles has read what no script of ours wrote.
+        "ERR" if text.contains("user_script:") || text.contains("user_function:") => {
+            Failure::denied(format!(
+                "{text}: something else is kept under the key of this lock; use another ?prefix= in the URL"
+            ))
+        }
         _ => Failure::denied(text),
     }
+}
+
+fn no_rights(text: &str) -> Failure {
+    Failure::denied(format!("{text}: give the user the rights that docs/backends/redis.md lists"))
 }
 
 /// One line, without what the driver adds around the server's words.

@@ -15,9 +15,16 @@ pub(super) struct Fitness {
     pub(super) keeps_data: bool,
     policy: String,
     bounded: bool,
+    /// It does not tell this user anything about itself.
+    silent: bool,
 }
 
 impl Fitness {
+    /// Of a server whose user may not ask.
+    pub(super) fn silent() -> Self {
+        Self { silent: true, ..Self::default() }
+    }
+
     /// Reads the answer to `INFO`.
     pub(super) fn read(info: &str) -> Self {
         let field = |name: &str| {
@@ -31,6 +38,7 @@ impl Fitness {
             keeps_data: field("aof_enabled") == "1",
             policy: field("maxmemory_policy"),
             bounded: field("maxmemory").parse() != Ok(0_u64) && !field("maxmemory").is_empty(),
+            silent: false,
         }
     }
 
@@ -52,6 +60,12 @@ impl Fitness {
     /// What does not forbid its use and should be mended.
     pub(super) fn concerns(&self) -> Vec<String> {
         let mut concerns = Vec::new();
+        if self.silent {
+            concerns.push(
+                "the user may not call INFO, so it is not known whether the server drops locks when memory is short, and not noticed when it forgets them in a restart: give the user +info".to_owned(),
+            );
+            return concerns;
+        }
         if self.evicts() {
             concerns.push(format!(
                 "maxmemory-policy is {:?}: with a memory limit the server may drop locks that are held; set maxmemory-policy noeviction",

@@ -16,9 +16,10 @@ use redis::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
+    clock_watch::ClockWatch,
     codec::{self, Space},
     config::Scripting,
-    errors::{classify, classify_connecting},
+    errors::classify_connecting,
     fitness::Fitness,
     scripts,
 };
@@ -77,6 +78,8 @@ struct State {
     number: u64,
     /// What the server last said about itself.
     fitness: Fitness,
+    /// Its clock against ours.
+    clock: ClockWatch,
     /// It forgot who held what: until then it grants nothing.
     quiet_until: Option<Moment>,
 }
@@ -146,24 +149,26 @@ impl Link {
         Ok(answers)
     }
 
-    /// Subscribes the inbox of a shard, unless that was done.
-    pub(super) async fn hear_shard(self: &Arc<Self>, shard: &str) -> Result<(), Failure> {
+    /// Subscribes the inbox of a shard, unless that was done. The outer error: nothing was sent.
+    pub(super) async fn hear_shard(self: &Arc<Self>, shard: &str) -> Result<Result<(), RedisError>, Failure> {
         let (mut connection, number) = self.connection().await?;
         if self.state().live.as_ref().is_some_and(|live| live.shards.contains(shard)) {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let inbox = self.common.space.inbox(self.common.client, shard);
         let answer = connection.req_packed_command(redis::cmd("SSUBSCRIBE").arg(inbox)).await;
         let answer = answer.and_then(Value::extract_error);
         self.give_up_if_broken(number, &answer);
-        answer.map_err(|error| classify(&error))?;
+        if let Err(error) = answer {
+            return Ok(Err(error));
+        }
         let mut state = self.state();
         if state.number == number
             && let Some(live) = &mut state.live
         {
             live.shards.insert(shard.into());
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Whether the server that is connected knows the library of functions.
@@ -174,6 +179,17 @@ impl Link {
     /// The server does not know a function any more: scripts do until it is connected again.
     pub(super) fn lost_functions(&self) {
         self.functions.store(false, Ordering::Relaxed);
+    }
+
+    /// How many connections were made: another number, another connection.
+    pub(super) fn number(&self) -> u64 {
+        self.state().number
+    }
+
+    /// Notes a time that the server told in answer to what was asked at `asked`; fails if its clock jumped.
+    pub(super) fn note_time(&self, server_micros: u64, asked: Moment) -> Result<(), Failure> {
+        let answered = self.common.clock.now();
+        self.state().clock.note(server_micros, asked, answered)
     }
 
     /// Whether there is a connection and answers come.
@@ -265,7 +281,7 @@ impl Link {
         let fitness = match info {
             Ok(info) => Fitness::read(&info),
             // A user with few rights may not ask: then nothing can be said.
-            Err(error) if error.code() == Some("NOPERM") => Fitness::default(),
+            Err(error) if error.code() == Some("NOPERM") => Fitness::silent(),
             Err(error) => return Err(classify_connecting(&error)),
         };
         if fitness.is_replica {

@@ -8,6 +8,7 @@
 //! | `errors` | what may be concluded from an error of the driver |
 //! | `link` | one connection to one server: opened, checked, subscribed, opened again |
 //! | `fitness` | whether a server is fit for locks |
+//! | `clock_watch` | whether a server's clock jumps |
 //! | `servers` | which server a lock's commands go to |
 //! | `sentinel` | the master that Sentinels name |
 //! | `cluster` | the members that slots are spread over |
@@ -15,6 +16,7 @@
 //! | `backend` | the waist |
 
 mod backend;
+mod clock_watch;
 mod cluster;
 mod codec;
 mod config;

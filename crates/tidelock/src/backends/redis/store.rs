@@ -74,17 +74,33 @@ impl RedisStore {
 
     pub(super) async fn enter(&self, claim: &Claim, ask: Ask) -> Result<Entered, Failure> {
         let key = self.common.space.key(&claim.name);
-        self.servers.link(&key).await?.may_grant()?;
+        let link = self.servers.link(&key).await?;
+        link.may_grant()?;
+        link.connection().await?;
+        let number = link.number();
         let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, form)).await?;
         let entered = codec::entered(claim, &answer)?;
-        if let Entered::Held(_) = entered
-            && let Err(failure) = self.confirmed_by_replicas(&key).await
-        {
-            // Whatever was granted may be lost with the server: nobody is to rely on it.
-            self.leave(&claim.name, claim.id, &Leave::Done).await?;
-            return Err(failure);
+        if !matches!(entered, Entered::Held(_) | Entered::Waiting(_)) {
+            return Ok(entered);
         }
-        Ok(entered)
+        // The connection may have been made for this very question, to a server that was restarted.
+        let mut fit = self.servers.link(&key).await.and_then(|link| link.may_grant());
+        if fit.is_ok() && matches!(entered, Entered::Held(_)) {
+            fit = self.confirmed_by_replicas(&key, number).await;
+        }
+        match fit {
+            Ok(()) => Ok(entered),
+            Err(failure) => Err(self.take_back(claim, failure).await),
+        }
+    }
+
+    /// Nobody is to rely on what was granted: gives it back, and says why.
+    async fn take_back(&self, claim: &Claim, why: Failure) -> Failure {
+        match self.leave(&claim.name, claim.id, &Leave::Done).await {
+            Ok(()) => why,
+            // It may still be in line, whatever the reason.
+            Err(failure) => Failure::unknown(format!("{}; then: {}", why.reason, failure.reason)),
+        }
     }
 
     pub(super) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
@@ -137,11 +153,15 @@ impl RedisStore {
             add_shard(&mut command, form);
             command
         };
+        let link = self.servers.link(first).await?;
+        link.connection().await?;
+        let (number, asked) = (link.number(), self.common.clock.now());
         let answer = self.ask(&RENEW, first, &make).await?;
-        let (standings, _) = codec::standings(&answer, claims.len())?;
+        let (standings, time) = codec::standings(&answer, claims.len())?;
         if standings.iter().any(|standing| matches!(standing, Standing::Held(_))) {
-            self.confirmed_by_replicas(first).await?;
+            self.confirmed_by_replicas(first, number).await?;
         }
+        link.note_time(time, asked)?;
         Ok(standings)
     }
 
@@ -158,7 +178,11 @@ impl RedisStore {
         let views = futures_util::future::join_all(names.iter().map(|name| async move {
             let key = self.common.space.key(name);
             let answer = self.ask(&LOOK, &key, &|form| call(&LOOK, form, &key)).await?;
-            codec::view(name, &answer)
+            match codec::view(name, &answer) {
+                // Nobody asked for this one: something else is kept there.
+                Err(_) if *scope == Scope::All => Ok(None),
+                view => view,
+            }
         }));
         views.await.into_iter().filter_map(Result::transpose).collect()
     }
@@ -220,7 +244,8 @@ impl RedisStore {
     }
 
     /// Waits until as many replicas as the URL asks for have what was just written.
-    async fn confirmed_by_replicas(&self, key: &str) -> Result<(), Failure> {
+    /// A connection with another number than the one it was written on would know of nothing to wait for.
+    async fn confirmed_by_replicas(&self, key: &str, number: u64) -> Result<(), Failure> {
         let wanted = self.config.replicas;
         if wanted == 0 {
             return Ok(());
@@ -228,7 +253,11 @@ impl RedisStore {
         let limit = self.config.replicas_timeout;
         let mut wait = redis::cmd("WAIT");
         wait.arg(wanted).arg(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1));
-        let answer = self.servers.ask(key, &|_| wait.clone()).await?;
+        let link = self.servers.link(key).await?;
+        let answer = link.ask(&wait).await?;
+        if link.number() != number {
+            return Err(Failure::unknown("the connection was lost before replicas confirmed the grant"));
+        }
         match answer.map_err(|error| classify(&error))? {
             Value::Int(confirmed) if confirmed >= i64::from(wanted) => Ok(()),
             Value::Int(confirmed) => Err(Failure::unreachable(format!(

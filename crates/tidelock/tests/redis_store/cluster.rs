@@ -1,0 +1,237 @@
+//! A cluster whose masters are replaced and whose slots move while locks are held and waited for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use test_servers::{Cluster, Redis, Server};
+use tidelock::{LockState, Locks};
+
+use crate::{
+    support::{
+        LONG, Place, SHORT, eventually, got, report, until, until_idle, until_waiting, waiter, within,
+    },
+    witness::{Rush, Storm},
+};
+
+trials! {
+    masters_that_are_killed_or_paused_are_replaced_while_locks_are_held_and_handed_over,
+    a_fail_over_in_good_order_keeps_the_lock_and_its_waiters,
+    a_slot_that_moves_takes_the_hold_along,
+    a_slot_that_moves_takes_the_waiters_along_in_order,
+    a_slot_that_stays_half_way_serves_holders_and_refuses_to_keep_a_line,
+    a_line_whose_keys_are_torn_apart_goes_on_when_they_are_together_again,
+}
+
+static SHARED: Mutex<Option<Arc<Cluster>>> = Mutex::new(None);
+
+/// One trial at a time: each changes who serves what. The lock of a trial is named as its place is, so that
+/// each has a slot of its own.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// The cluster of all trials that leave it whole.
+fn shared() -> Arc<Cluster> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(shared.get_or_insert_with(|| Arc::new(Redis::new().start_cluster().unwrap())))
+}
+
+/// Stops it: statics are not dropped.
+pub(crate) fn stop_shared() {
+    drop(SHARED.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+fn another_master<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
+    cluster.masters().into_iter().find(|master| master.addr() != than.addr()).unwrap()
+}
+
+/// The name of a lock that a master serves.
+fn name_at(cluster: &Cluster, place: &Place, master: &Server) -> String {
+    let served = |name: &String| cluster.master_of_key(&place.key(name)).unwrap().addr() == master.addr();
+    (0..).map(|n: u32| n.to_string()).find(served).unwrap()
+}
+
+/// Lets clients take turns while a master is replaced. Says how often two held at once.
+async fn replace(
+    cluster: &Cluster,
+    place: &Place,
+    master: &Server,
+    fault: impl Fn(&Server) + Send + Sync,
+) -> usize {
+    let name = name_at(cluster, place, master);
+    let slot = cluster.slot_of_key(&place.key(&name)).unwrap();
+    let storm = Storm::begin(place, &name, SHORT, 4).await;
+    // The name is the hash tag of a lock's keys: only some of these are on the master that is replaced.
+    let (taker, other) = (place.connect().await, place.connect().await);
+    let prefix = name.clone();
+    let rush = Rush::begin(&taker, move |n| format!("{prefix} rush {n}"));
+    storm.goes_on().await;
+    fault(master);
+    cluster.wait_for_successor(slot, master).unwrap();
+    // It comes back as a replica: without one, nothing can be confirmed.
+    if master.pid().is_some() {
+        master.resume().unwrap()
+    } else {
+        master.restart().unwrap()
+    }
+    storm.goes_on().await;
+    let (kept, twice) = rush.end(&other).await;
+    let grants = kept + storm.witness.grants();
+    let doubles = twice + storm.end().await;
+    report(&format!("{doubles} double grants among {grants} while a cluster replaced a master{place}"));
+    doubles
+}
+
+async fn masters_that_are_killed_or_paused_are_replaced_while_locks_are_held_and_handed_over() {
+    let cluster = Redis::new().start_cluster().unwrap();
+    let place = Place::on(cluster.url());
+    let strict = Place::on(cluster.url()).with("replicas=1");
+    let masters = cluster.masters();
+
+    // Confirmed by the one replica: it survives, whatever else happens at that master.
+    let steady = place.with("replicas=1");
+    let holder = steady.connect().await;
+    let guard = holder.mutex(name_at(&cluster, &steady, masters[0])).ttl(LONG).lock().await.unwrap();
+    let doubles = replace(&cluster, &strict, masters[0], |master| master.kill().unwrap()).await;
+    assert_eq!(doubles, 0);
+    until(&holder, guard.name().as_str(), |view| view.holders[0].epoch == Some(guard.token().epoch())).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+
+    replace(&cluster, &place, masters[1], |master| master.kill().unwrap()).await;
+    replace(&cluster, &place, masters[2], |master| master.pause().unwrap()).await;
+}
+
+/// A holder, one that waits, and a bystander.
+async fn line(place: &Place) -> (Locks, Locks, Locks) {
+    (place.connect().await, place.connect().await, place.connect().await)
+}
+
+async fn a_fail_over_in_good_order_keeps_the_lock_and_its_waiters() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let name = &*place.prefix;
+    let (locks, other, stranger) = line(&place).await;
+    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
+    let waiting = waiter(&other, name, LONG);
+    until_waiting(&stranger, name, 1).await;
+    let old = cluster.master_of_key(&place.key(name)).unwrap();
+    cluster.fail_over(old).unwrap();
+    until_waiting(&stranger, name, 1).await;
+    assert!(guard.is_held() && stranger.mutex(name).try_lock().await.unwrap().is_none());
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = got(waiting).await;
+    assert!(next.token() > token);
+    next.release().await.unwrap();
+    until_idle(&stranger, name).await;
+}
+
+async fn a_slot_that_moves_takes_the_hold_along() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let name = &*place.prefix;
+    let (locks, other, _) = line(&place).await;
+    let guard = locks.mutex(name).ttl(SHORT).lock().await.unwrap();
+    let slot = cluster.slot_of_key(&place.key(name)).unwrap();
+    for _ in 0..2 {
+        let from = cluster.master_of_slot(slot).unwrap();
+        cluster.move_slot(slot, another_master(&cluster, from)).unwrap();
+        let view = other.look(&[name]).await.unwrap().remove(0);
+        assert_eq!(view.holders[0].epoch, Some(guard.token().epoch()));
+        assert!(other.mutex(name).try_lock().await.unwrap().is_none());
+    }
+    // Renewed where it is now: it outlives the lease that it came with.
+    tokio::time::sleep(2 * SHORT).await;
+    assert_eq!(guard.state(), LockState::Held);
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = other.mutex(name).try_lock().await.unwrap().expect("it was given back");
+    assert!(next.token() > token);
+    next.release().await.unwrap();
+}
+
+async fn a_slot_that_moves_takes_the_waiters_along_in_order() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let name = &*place.prefix;
+    let locks = place.connect().await;
+    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for n in 1..=3 {
+        waiters.push(waiter(&place.connect().await, name, LONG));
+        until_waiting(&locks, name, n).await;
+    }
+    let slot = cluster.slot_of_key(&place.key(name)).unwrap();
+    let from = cluster.master_of_slot(slot).unwrap();
+    let to = another_master(&cluster, from);
+    cluster.move_slot(slot, to).unwrap();
+    until_waiting(&locks, name, 3).await;
+    // A client that cannot be told is passed over: all of them listen there before the lock moves.
+    eventually("all clients listen at the new master", || place.shard_listeners(to) == 4).await;
+    let mut token = guard.token();
+    guard.release().await.unwrap();
+    for waiter in waiters {
+        let next = got(waiter).await;
+        assert!(next.token() > token);
+        token = next.token();
+        next.release().await.unwrap();
+    }
+}
+
+/// Redis serves no command there about several keys of which one is missing. So whatever one key suffices
+/// for goes on, and whoever would have to wait hears why.
+async fn a_slot_that_stays_half_way_serves_holders_and_refuses_to_keep_a_line() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let name = &*place.prefix;
+    let (locks, other, _) = line(&place).await;
+    let guard = locks.mutex(name).ttl(SHORT).lock().await.unwrap();
+    let slot = cluster.slot_of_key(&place.key(name)).unwrap();
+    let to = another_master(&cluster, cluster.master_of_slot(slot).unwrap());
+    cluster.begin_slot_move(slot, to).unwrap().move_keys().unwrap();
+    tokio::time::sleep(2 * SHORT).await;
+    assert_eq!(guard.state(), LockState::Held);
+    assert!(other.mutex(name).try_lock().await.unwrap().is_none());
+    let error = within("it does not hang", other.mutex(name).ttl(SHORT).lock()).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    report(&format!("in a slot that is half-way: {error}"));
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = other.mutex(name).try_lock().await.unwrap().expect("it was given back");
+    assert!(next.token() > token);
+
+    cluster.begin_slot_move(slot, to).unwrap().finish().unwrap();
+    let waiting = waiter(&locks, name, LONG);
+    until_waiting(&other, name, 1).await;
+    next.release().await.unwrap();
+    got(waiting).await.release().await.unwrap();
+}
+
+async fn a_line_whose_keys_are_torn_apart_goes_on_when_they_are_together_again() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let name = &*place.prefix;
+    let (locks, other, stranger) = line(&place).await;
+    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
+    let waiting = waiter(&other, name, LONG);
+    until_waiting(&stranger, name, 1).await;
+    let slot = cluster.slot_of_key(&place.key(name)).unwrap();
+    let to = another_master(&cluster, cluster.master_of_slot(slot).unwrap());
+    let half_way = cluster.begin_slot_move(slot, to).unwrap();
+    half_way.move_key(&place.key(name)).unwrap();
+    // The head is at one master and the rest at the other: nobody can say who is next.
+    let error = within("it does not hang", stranger.mutex(name).ttl(SHORT).try_lock()).await;
+    assert!(matches!(&error, Ok(None)) || error.is_err_and(|error| error.is_unavailable()));
+    half_way.move_keys().unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    half_way.finish().unwrap();
+    let next = got(waiting).await;
+    assert!(next.token() > token);
+    until(&stranger, name, |view| view.holders.len() == 1 && view.waiters.is_empty()).await;
+    next.release().await.unwrap();
+    until_idle(&stranger, name).await;
+}

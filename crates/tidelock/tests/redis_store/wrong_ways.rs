@@ -1,0 +1,256 @@
+//! The usual mistakes of locks in Redis, one trial each: none of them can happen here.
+
+use std::{sync::Arc, time::Duration};
+
+use test_servers::{Proxy, Redis, Server};
+use tidelock::{
+    Locks, Name,
+    backend::{Backend, ClientId, Leave},
+    backends::redis::{RedisBackend, RedisConfig},
+    clock::Clock,
+    defect::Defects,
+};
+
+use crate::{
+    support::{
+        LONG, NAME, Place, SHORT, eventually, got, report, shared, until_idle, until_waiting, waiter, within,
+    },
+    witness::Witness,
+    worker::Worker,
+};
+
+trials! {
+    the_lease_is_written_with_the_lock_and_not_in_a_second_step,
+    nobody_gives_back_what_another_holds,
+    a_release_that_arrives_after_the_lease_ended_does_not_free_the_next_holder,
+    a_client_whose_clock_is_wrong_takes_nothing_and_tokens_come_from_the_server,
+    whoever_tries_in_vain_changes_nothing_about_the_lease_of_the_holder,
+    work_that_takes_longer_than_the_ttl_keeps_the_lock,
+    an_owner_that_entered_twice_from_two_processes_has_to_leave_twice,
+    a_waiter_does_not_poll,
+    no_key_of_a_lock_is_ever_without_an_expiry,
+}
+
+/// How long each key of a place lives, in milliseconds; nothing if there is none.
+fn expiries(server: &Server, place: &Place) -> Vec<(String, i64)> {
+    let mut administrator = server.administrator().unwrap();
+    let keys = administrator.call(&["KEYS", &format!("{}*", place.prefix)]).unwrap().unwrap_or_default();
+    let mut expiries = Vec::new();
+    for key in keys.lines() {
+        let left = administrator.call(&["PTTL", key]).unwrap().unwrap().parse().unwrap();
+        expiries.push((key.to_owned(), left));
+    }
+    expiries
+}
+
+/// Mistake: `SETNX`, then `EXPIRE`; a crash between the two locks everybody out for ever.
+async fn the_lease_is_written_with_the_lock_and_not_in_a_second_step() {
+    let (server, place) = (shared(), Place::shared());
+    let proxy = Proxy::start(server.addr()).unwrap();
+    let dying = place.behind(&proxy).connect().await;
+    let other = place.connect().await;
+    // The first command is applied, and then the client is gone for good.
+    proxy.swallow_replies();
+    let asking = waiter(&dying, NAME, SHORT);
+    eventually("the first command is applied", || !expiries(&server, &place).is_empty()).await;
+    proxy.cut();
+    for (key, left) in expiries(&server, &place) {
+        assert!(left > 0, "{key} has no expiry");
+    }
+    asking.abort();
+    drop(dying);
+    within("the lease ends", other.mutex(NAME).lock()).await.unwrap().release().await.unwrap();
+}
+
+/// Mistake: `DEL` without looking whose lock it is.
+async fn nobody_gives_back_what_another_holds() {
+    let place = Place::shared();
+    let (former, locks, third) = (place.connect().await, place.connect().await, place.connect().await);
+    let lost = former.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let id = third.look(&[NAME]).await.unwrap()[0].holders[0].id;
+    third.evict(NAME, id, "").await.unwrap();
+    let guard = within("it is free", locks.mutex(NAME).ttl(LONG).lock()).await.unwrap();
+    assert!(lost.release().await.unwrap_err().is_lost());
+    // The same question past the engine, which would not even ask it.
+    let config = RedisConfig::from_url(&place.url()).unwrap();
+    let backend = RedisBackend::connect(config, ClientId::random()).await.unwrap();
+    for why in [Leave::Done, Leave::evicted("again")] {
+        backend.leave(&Name::new(NAME).unwrap(), id, why).await.unwrap();
+    }
+    assert!(third.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+}
+
+/// Mistake: `GET`, compare, `DEL`: the lock may have changed hands between the two.
+async fn a_release_that_arrives_after_the_lease_ended_does_not_free_the_next_holder() {
+    let (server, place) = (shared(), Place::shared());
+    let proxy = Proxy::start(server.addr()).unwrap();
+    let (slow, other) = (place.behind(&proxy).connect().await, place.connect().await);
+    let witness = Witness::default();
+    let first = witness.lock(&slow.mutex(NAME).ttl(SHORT)).await.unwrap();
+    let before = witness.before();
+    proxy.hold_requests();
+    let releasing = tokio::spawn(first.release());
+    let second = within("the lease ends", other.mutex(NAME).ttl(LONG).lock()).await.unwrap();
+    witness.saw(&second, before);
+    proxy.heal().unwrap();
+    // Whatever it was told: the release has been delivered by now.
+    let _ = within("the release ends", releasing).await.unwrap();
+    within("the late client is served again", slow.look(&[NAME])).await.unwrap();
+    assert!(second.is_held() && slow.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_eq!(witness.doubles(), 0);
+    second.release().await.unwrap();
+}
+
+/// Mistake: an expiry that the client computes and others compare with their own clocks.
+async fn a_client_whose_clock_is_wrong_takes_nothing_and_tokens_come_from_the_server() {
+    let (server, place) = (shared(), Place::shared());
+    let locks = place.connect().await;
+    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let micros = || {
+        let time = server.command(&["TIME"]).unwrap().unwrap();
+        let (seconds, micros) = time.split_once('\n').unwrap();
+        seconds.parse::<u64>().unwrap() * 1_000_000 + micros.parse::<u64>().unwrap()
+    };
+    let (client, clock) = (ClientId::random(), Clock::driven(0));
+    let config = RedisConfig::from_url(&place.url()).unwrap();
+    let backend: Arc<dyn Backend> = Arc::new(RedisBackend::connect(config, client).await.unwrap());
+    let ahead = Locks::on_clock(backend, client, clock.clone(), Defects::NONE);
+    clock.jump(Duration::from_secs(24 * 3_600));
+    assert!(ahead.mutex(NAME).try_lock().await.unwrap().is_none());
+    let waiting = waiter(&ahead, NAME, LONG);
+    until_waiting(&locks, NAME, 1).await;
+    clock.jump(Duration::from_secs(24 * 3_600));
+    assert!(guard.is_held());
+    let token = guard.token();
+    let earliest = micros();
+    guard.release().await.unwrap();
+    let next = got(waiting).await;
+    assert!(next.token() > token);
+    assert!((earliest..=micros()).contains(&next.token().epoch()));
+    next.release().await.unwrap();
+}
+
+/// Mistake: `GETSET`, whose loser has overwritten the expiry of the winner.
+async fn whoever_tries_in_vain_changes_nothing_about_the_lease_of_the_holder() {
+    let (server, place) = (shared(), Place::shared());
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let mut administrator = server.administrator().unwrap();
+    let mut look = || {
+        let value = administrator.call(&["GET", &place.key(NAME)]).unwrap();
+        (value, administrator.call(&["PEXPIRETIME", &place.key(NAME)]).unwrap())
+    };
+    let before = look();
+    for _ in 0..50 {
+        assert!(other.mutex(NAME).ttl(20 * LONG).try_lock().await.unwrap().is_none());
+    }
+    assert_eq!(look(), before);
+    // Whoever waits changes the line, and not when the holder's lease ends.
+    let lapse = |view: &tidelock::backend::LockView| view.holders[0].lapse_in;
+    let earlier = lapse(&locks.look(&[NAME]).await.unwrap()[0]);
+    assert!(other.mutex(NAME).try_lock_for(Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(lapse(&locks.look(&[NAME]).await.unwrap()[0]) < earlier);
+    guard.release().await.unwrap();
+}
+
+/// Mistake: an expiry that is a guess about how long the work takes.
+async fn work_that_takes_longer_than_the_ttl_keeps_the_lock() {
+    let place = Place::shared();
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let work = async |_| {
+        for _ in 0..10 {
+            tokio::time::sleep(SHORT / 4).await;
+            assert!(other.mutex(NAME).try_lock().await.unwrap().is_none());
+        }
+    };
+    locks.mutex(NAME).ttl(SHORT).run(work).await.unwrap();
+    until_idle(&other, NAME).await;
+}
+
+/// Mistake: a count of entries that lives in one process, or none.
+async fn an_owner_that_entered_twice_from_two_processes_has_to_leave_twice() {
+    let place = Place::shared();
+    let (locks, stranger) = (place.connect().await, place.connect().await);
+    let guard = locks.mutex(NAME).owner("the job").ttl(LONG).lock().await.unwrap();
+    let mut again = Worker::start_as(&place, SHORT, "the job");
+    again.hear("held");
+    let third = locks.mutex(NAME).owner("the job").ttl(LONG).try_lock().await.unwrap().expect("its own");
+    guard.release().await.unwrap();
+    assert!(stranger.mutex(NAME).try_lock().await.unwrap().is_none());
+    third.release().await.unwrap();
+    assert!(stranger.mutex(NAME).try_lock().await.unwrap().is_none());
+    let waiting = waiter(&stranger, NAME, LONG);
+    until_waiting(&locks, NAME, 1).await;
+    again.kill();
+    got(waiting).await.release().await.unwrap();
+}
+
+/// Mistake: asking again and again until the lock is free.
+async fn a_waiter_does_not_poll() {
+    let server = Redis::new().start().unwrap();
+    let place = Place::on(server.url());
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let waiting = waiter(&other, NAME, LONG);
+    until_waiting(&locks, NAME, 1).await;
+    // What scripts call is counted too; what is sent is what costs a network.
+    let sent = || -> u64 {
+        let stats = server.command(&["INFO", "commandstats"]).unwrap().unwrap();
+        let of = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let ours = ["evalsha", "eval", "ping", "subscribe", "scan"].contains(&name);
+            ours.then(|| rest.split(',').next()?.parse::<u64>().ok())?
+        };
+        stats.lines().filter_map(of).sum()
+    };
+    let (before, clock) = (sent(), Clock::machine());
+    let began = clock.now();
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let asked = sent() - before;
+    let seconds = clock.now().since(began).as_secs_f64();
+    report(&format!("a holder and a waiter sent {asked} commands in {seconds:.1} s"));
+    assert!((asked as f64) < 3.0 * seconds, "{asked} commands in {seconds} s");
+    guard.release().await.unwrap();
+    got(waiting).await.release().await.unwrap();
+}
+
+/// Mistake: a key that nobody removes once its client has crashed.
+async fn no_key_of_a_lock_is_ever_without_an_expiry() {
+    let (server, place) = (shared(), Place::shared());
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let check = |when: &str, keys: usize| {
+        let expiries = expiries(&server, &place);
+        assert_eq!(expiries.len(), keys, "{when}: {expiries:?}");
+        for (key, left) in expiries {
+            assert!(left > 0, "{when}: {key} has no expiry");
+        }
+    };
+    let guard = locks.mutex(NAME).ttl(SHORT).lock().await.unwrap();
+    check("held", 1);
+    let waiting = waiter(&other, NAME, SHORT);
+    until_waiting(&locks, NAME, 1).await;
+    check("waited for", 5);
+    tokio::time::sleep(2 * SHORT).await;
+    check("renewed", 5);
+    guard.release().await.unwrap();
+    let guard = got(waiting).await;
+    check("handed over", 3);
+    let shared = locks.rw_lock("shared").read().await.unwrap();
+    let permits = locks.semaphore("permits", 3).acquire(1).await.unwrap();
+    let (again, once_more) = (locks.mutex("mine").owner("me"), other.mutex("mine").owner("me"));
+    let both = (again.lock().await.unwrap(), once_more.lock().await.unwrap());
+    for (key, left) in expiries(&server, &place) {
+        assert!(left > 0, "{key} has no expiry");
+    }
+    drop((guard, shared, permits, both));
+    for name in [NAME, "shared", "permits", "mine"] {
+        until_idle(&locks, name).await;
+    }
+    check("given back: the epoch is remembered for a while", 4);
+    let mut dead = Worker::start(&place, SHORT);
+    dead.hear("held");
+    dead.kill();
+    check("its holder is dead", 4);
+}
