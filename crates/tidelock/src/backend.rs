@@ -33,7 +33,7 @@
 //!    by a network that delivers late: such a ghost is left again when its grant is pushed, and lapses otherwise.
 //! 3. Calls run to their end, in a task of the engine, even if the user went away. They are dropped
 //!    only when their time is over (a quarter of the ttl, five seconds at most) and when the runtime ends.
-//!    The first poll may happen elsewhere than the later ones.
+//!    The first poll may happen elsewhere than the later ones, always within the runtime of the client.
 //! 4. One task calls `wait`, again and again; nobody else does.
 //! 5. Your answers are measured from before the question: slow answers cost the user time, never safety.
 //!

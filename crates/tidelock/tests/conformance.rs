@@ -55,21 +55,29 @@ struct Stand {
     runtime: fn() -> Runtime,
     /// Called within the runtime, for each trial. A server is started by the first and shared by all.
     open: fn() -> Arc<dyn Store>,
+    /// How many seeds are compared when nobody says how many: each takes seconds on a server.
+    seeds: u64,
 }
 
 /// Every store.
 const STANDS: &[Stand] = &[
-    Stand { name: "memory", runtime: paused, open: || Memory::open(Way::Here) },
+    Stand { name: "memory", runtime: paused, open: || Memory::open(Way::Here), seeds: SEEDS },
     // As a server is: no answer is there at once.
-    Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far) },
+    Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far), seeds: SEEDS },
     #[cfg(all(unix, feature = "file"))]
-    Stand { name: "file", runtime: real, open: files::Files::open },
+    Stand { name: "file", runtime: real, open: files::Files::open, seeds: SEEDS },
     #[cfg(feature = "redis")]
-    Stand { name: "redis", runtime: real, open: redis::one },
+    Stand { name: "redis", runtime: real, open: redis::one, seeds: 4 },
     #[cfg(feature = "redis")]
-    Stand { name: "redis_sentinel", runtime: real, open: redis::sentinel },
+    Stand { name: "redis_sentinel", runtime: real, open: redis::sentinel, seeds: 4 },
     #[cfg(feature = "redis")]
-    Stand { name: "redis_cluster", runtime: real, open: redis::cluster },
+    Stand { name: "redis_cluster", runtime: real, open: redis::cluster, seeds: 4 },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis_functions", runtime: real, open: redis::functions, seeds: 4 },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis_off", runtime: real, open: redis::off, seeds: 4 },
+    #[cfg(feature = "redis")]
+    Stand { name: "redis_off_cluster", runtime: real, open: redis::off_cluster, seeds: 4 },
 ];
 
 /// A runtime whose clock jumps from one timer to the next: no trial waits for real.
@@ -126,7 +134,9 @@ fn main() -> ExitCode {
             hook(panic);
         }
     }));
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most trials on real time wait for leases to end.
+    arguments.test_threads.get_or_insert(6);
     match trials() {
         Ok(trials) => {
             let conclusion = libtest_mimic::run(&arguments, trials);
@@ -154,7 +164,8 @@ fn trials() -> Result<Vec<Trial>, String> {
     let mut trials = Vec::new();
     for stand in STANDS.iter().filter(|stand| wanted.as_deref().is_none_or(|wanted| wanted == stand.name)) {
         trials.extend(suite::all().into_iter().map(|case| case_trial(*stand, case)));
-        trials.extend(seeds.clone().map(|seed| compare_trial(*stand, seed)));
+        let seeds = seeds.clone().unwrap_or(0..stand.seeds);
+        trials.extend(seeds.map(|seed| compare_trial(*stand, seed)));
     }
     if wanted.is_none_or(|wanted| wanted == "memory") {
         trials.extend(Mistake::ALL.into_iter().flat_map(mistake_trials));
@@ -162,11 +173,11 @@ fn trials() -> Result<Vec<Trial>, String> {
     Ok(trials)
 }
 
-fn seeds(text: Option<&str>) -> Result<std::ops::Range<u64>, String> {
-    let Some(text) = text else { return Ok(0..SEEDS) };
+fn seeds(text: Option<&str>) -> Result<Option<std::ops::Range<u64>>, String> {
+    let Some(text) = text else { return Ok(None) };
     let (from, to) = text.split_once("..").unwrap_or(("0", text));
     match (from.parse(), to.parse()) {
-        (Ok(from), Ok(to)) => Ok(from..to),
+        (Ok(from), Ok(to)) => Ok(Some(from..to)),
         _ => {
             Err(format!("TIDELOCK_COMPARE_SEEDS={text} is neither a number of seeds nor a range like 17..18"))
         }

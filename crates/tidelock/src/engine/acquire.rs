@@ -1,12 +1,13 @@
 //! Acquiring: stand in the local line, ask the store, listen.
 //!
-//! The answer to a question goes to the local line, and the caller's future listens there: dropped
-//! at any moment, it leaves nothing behind. The question itself is carried by the caller as long as
-//! nobody else depends on it, and by a task of the engine otherwise (see [`carry`](super::carry)).
+//! The question runs in a task of the engine and its answer goes to the local line. The caller's
+//! future only listens: dropped at any moment, it leaves nothing behind. Only the first poll of a
+//! question happens in the caller's own context, because a store in this process answers at once
+//! and a driver can send without a task switch.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tracing::Instrument;
 
 use super::{
@@ -115,15 +116,9 @@ impl Engine {
                 Phase::Asking(_) | Phase::InLine | Phase::Held { .. } if try_only => {
                     return Ok(Begin::Done(None));
                 }
-                phase @ (Phase::Asking(_) | Phase::InLine | Phase::Held { .. } | Phase::Leaving) => {
-                    let leased = Arc::clone(&cohort.leased);
-                    let (waiter, waiting) = self.waiter(request, serial, &leased, try_only);
+                Phase::Asking(_) | Phase::InLine | Phase::Held { .. } | Phase::Leaving => {
+                    let (waiter, waiting) = self.waiter(request, serial, cohort.id, try_only);
                     cohort.push(waiter);
-                    drop(shard);
-                    if matches!(phase, Phase::Asking(_) | Phase::Leaving) {
-                        // Whoever carries the call may not be polled for long, and we depend on it now.
-                        self.take_over_work(&leased);
-                    }
                     return Ok(Begin::Wait(waiting));
                 }
             }
@@ -139,12 +134,12 @@ impl Engine {
         self: &'a Arc<Self>,
         request: &Request<'a>,
         serial: u64,
-        leased: &Arc<LeasedClaim>,
+        cohort: u64,
         try_only: bool,
     ) -> (Waiter, Waiting<'a>) {
         let (tell, hear) = oneshot::channel();
         let waiter = Waiter { serial, try_only, max_hold: request.max_hold, tell };
-        (waiter, Waiting { engine: self, name: request.name, leased: Arc::clone(leased), hear: Some(hear) })
+        (waiter, Waiting { engine: self, name: request.name, cohort, hear: Some(hear) })
     }
 
     fn is_held(&self, cohort: &Cohort, now: Moment) -> bool {
@@ -173,7 +168,10 @@ impl Engine {
         ask: Ask,
         asked: Moment,
     ) -> Begin<'a> {
-        let answer = self.backend.enter(&leased.claim, ask).poll_once();
+        let answer = {
+            let _here = self.tasks.enter();
+            self.backend.enter(&leased.claim, ask).poll_once()
+        };
         let mut shard = self.table.shard(request.name);
         let cohort = shard.get(request.name).and_then(|line| line.cohort_of(&leased));
         // A shutdown may have taken the cohort away: then the answer is given back.
@@ -188,26 +186,22 @@ impl Engine {
                 return Begin::Done(Some(Held::new(self, leased, grant.epoch, 0)));
             }
             (Some(cohort), _) => {
-                let (waiter, waiting) = self.waiter(request, leased.cohort, &leased, ask == Ask::Try);
+                let (waiter, waiting) = self.waiter(request, leased.cohort, cohort.id, ask == Ask::Try);
                 cohort.seat(waiter);
                 Some((waiting, cohort.take_early()))
             }
             (None, _) => None,
         };
         drop(shard);
-        let go_on = |call| {
-            let work = Arc::clone(self).ask_until_answered(Arc::clone(&leased), ask, asked, call);
-            self.put_work(&leased, work);
+        let spawn = |call| {
+            self.tasks.spawn(Arc::clone(self).ask_until_answered(Arc::clone(&leased), ask, asked, call))
         };
         match answer {
             Ok(Ok(answer)) => self.entered(&leased, asked, asked, answer),
-            Ok(failed) => go_on(Call::now(failed)),
-            Err(call) => go_on(call),
+            Ok(failed) => spawn(Call::now(failed)),
+            Err(call) => spawn(call),
         }
-        let Some((waiting, early)) = waiting else {
-            self.take_over_work(&leased);
-            return Begin::Closed;
-        };
+        let Some((waiting, early)) = waiting else { return Begin::Closed };
         if let Some(grant) = early {
             self.granted(request.name, leased.claim.id, grant, None, asked);
         }
@@ -384,8 +378,7 @@ impl Engine {
 struct Waiting<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Name,
-    /// The claim of its cohort when it came.
-    leased: Arc<LeasedClaim>,
+    cohort: u64,
     hear: Option<oneshot::Receiver<Outcome>>,
 }
 
@@ -405,7 +398,11 @@ impl Waiting<'_> {
         let Some(hear) = &mut self.hear else {
             return Ok(None);
         };
-        let outcome = self.engine.carry(&self.leased, hear).await;
+        // Told already, as a store in this process does: no need to arrange for being woken.
+        let outcome = match hear.try_recv() {
+            Err(TryRecvError::Empty) => pin!(hear).await.ok(),
+            told => told.ok(),
+        };
         self.hear = None;
         // Every waiter is told something before it is dropped, except when the runtime is torn down.
         outcome.unwrap_or_else(|| Err(Error::closed(self.name)))
@@ -421,7 +418,7 @@ impl Waiting<'_> {
             return Some(outcome);
         }
         let line = shard.get(self.name)?;
-        let index = line.position(self.leased.cohort)?;
+        let index = line.position(self.cohort)?;
         let cohort = &mut line.cohorts[index];
         cohort.forget_one();
         let keeps = self.engine.defects.has(Defect::PlaceKeptAfterCancel);
@@ -437,9 +434,6 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.hear.is_some() {
-            self.engine.take_over_work(&self.leased);
-        }
         // A guard that came too late is dropped here, outside the lock, and so given back.
         drop(self.give_up());
     }

@@ -11,7 +11,6 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    carry::Work,
     lease::{Due, Lease, State},
     schedule::{Schedule, Spot},
 };
@@ -30,8 +29,6 @@ pub(crate) struct LeasedClaim {
     /// Whether it is renewed once it holds. A claim that waits always is.
     pub(super) auto_renew: bool,
     cell: Mutex<Cell>,
-    /// A call under way that one who waits here goes on with.
-    pub(super) work: Work,
     /// Its place among the young claims; the schedule's own.
     pub(super) young_slot: AtomicUsize,
     /// Told when it is lost or a guard is released, if anybody listens.
@@ -73,7 +70,6 @@ impl LeasedClaim {
                 ask_at: None,
                 spot: Spot::Nowhere,
             }),
-            work: Work::default(),
             changed: Notify::new(),
             young_slot: AtomicUsize::new(0),
             watched: AtomicBool::new(false),

@@ -11,14 +11,12 @@
 //! | [`listen`] | what a push means, and what happens when one is missed |
 //! | [`release`] | giving back: hand-off, leave, orphans |
 //! | [`detach`] | holds that outlive their process |
-//! | [`carry`] | calls that whoever waits for them goes on with, and tasks if nobody does |
 //! | [`tasks`] | the only place that spawns |
 //!
-//! Order of locks: the work of a claim, shard of the local table, then the cell of a claim, then the keeper's schedule.
+//! Order of locks: shard of the local table, then the cell of a claim, then the keeper's schedule.
 //! None of them is held over an await, and no guard is dropped under one.
 
 mod acquire;
-mod carry;
 mod detach;
 mod held;
 mod keeper;
@@ -160,8 +158,6 @@ impl Engine {
     /// Whoever waits hears that it is over.
     fn end_waiting(self: &Arc<Self>) {
         for (leased, phase) in self.table.claims() {
-            // Whoever carries it may not come back, and the end is not to wait for that.
-            self.take_over_work(&leased);
             let error = Error::closed(&leased.claim.name);
             match phase {
                 // Its answer finds no cohort and is given back.

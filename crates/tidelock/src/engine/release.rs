@@ -204,8 +204,11 @@ impl Engine {
 
     /// Gives a claim back, first from the caller's context, then from a task.
     pub(super) async fn give_back(self: &Arc<Self>, leased: &Arc<LeasedClaim>) -> Result<()> {
-        let call = self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done);
-        let under_way = match call.poll_once() {
+        let answer = {
+            let _here = self.tasks.enter();
+            self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done).poll_once()
+        };
+        let under_way = match answer {
             Ok(Ok(())) => {
                 self.left(leased);
                 return Ok(());
@@ -213,21 +216,10 @@ impl Engine {
             Ok(failed) => Call::now(failed),
             Err(call) => call,
         };
-        let (tell, mut hear) = oneshot::channel();
-        self.put_work(leased, Arc::clone(self).leave_until_done(Arc::clone(leased), Some(under_way), tell));
-        if self.is_wanted(leased) {
-            // Others of this process wait for the end of it, and we may not be polled for long.
-            self.take_over_work(leased);
-        }
+        let (tell, hear) = oneshot::channel();
+        self.tasks.spawn(Arc::clone(self).leave_until_done(Arc::clone(leased), Some(under_way), tell));
         // Nobody tells only when the runtime is torn down: then the lease runs out.
-        self.carry(leased, &mut hear).await.unwrap_or(Ok(()))
-    }
-
-    /// Whether others of this process wait for what becomes of a claim.
-    fn is_wanted(&self, leased: &LeasedClaim) -> bool {
-        let mut shard = self.table.shard(&leased.claim.name);
-        let cohort = shard.get(&leased.claim.name).and_then(|line| line.cohort_of(leased));
-        cohort.is_some_and(|cohort| cohort.is_wanted())
+        hear.await.unwrap_or(Ok(()))
     }
 
     /// Gives a claim back from a task: nobody waits for it.

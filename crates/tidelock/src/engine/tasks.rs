@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::task::TaskTracker;
 
 /// The tasks of one engine: calls under way that must come to their end.
@@ -16,6 +16,11 @@ impl Tasks {
     /// Tasks of the runtime we are in.
     pub(super) fn here() -> Self {
         Self { runtime: Handle::current(), calls: TaskTracker::new() }
+    }
+
+    /// For a poll that happens wherever the caller is: within our runtime, whose timers and sockets it needs.
+    pub(super) fn enter(&self) -> EnterGuard<'_> {
+        self.runtime.enter()
     }
 
     /// Runs a call to its end. Works from any thread; if the runtime is gone nothing happens, and

@@ -1,4 +1,5 @@
-//! Redis: one server, Sentinels and a cluster, each started by the first trial and shared by all.
+//! Redis: one server, Sentinels and a cluster, by scripts, functions and transactions. Each is started by
+//! the first trial and shared by all.
 
 use std::{
     pin::Pin,
@@ -23,9 +24,11 @@ struct Started {
     one: Option<Server>,
     sentinel: Option<Sentinel>,
     cluster: Option<Cluster>,
+    with_functions: Option<Server>,
 }
 
-static STARTED: Mutex<Started> = Mutex::new(Started { one: None, sentinel: None, cluster: None });
+static STARTED: Mutex<Started> =
+    Mutex::new(Started { one: None, sentinel: None, cluster: None, with_functions: None });
 
 fn url<T>(
     kind: impl FnOnce(&mut Started) -> &mut Option<T>,
@@ -36,21 +39,44 @@ fn url<T>(
     url(kind(&mut started).get_or_insert_with(|| start(&Redis::new()))).to_owned()
 }
 
+fn one_url() -> String {
+    url(|all| &mut all.one, |redis| redis.start().expect("a server"), Server::url)
+}
+
+fn cluster_url() -> String {
+    url(|all| &mut all.cluster, |redis| redis.start_cluster().expect("a cluster"), Cluster::url)
+}
+
 pub(crate) fn one() -> Arc<dyn Store> {
-    Installation::open(
-        "redis",
-        url(|all| &mut all.one, |redis| redis.start().expect("a server"), Server::url),
-    )
+    Installation::open("redis", &one_url(), "")
 }
 
 pub(crate) fn sentinel() -> Arc<dyn Store> {
     let start = |redis: &Redis| redis.start_sentinel().expect("Sentinels");
-    Installation::open("redis_sentinel", url(|all| &mut all.sentinel, start, Sentinel::url))
+    Installation::open("redis_sentinel", &url(|all| &mut all.sentinel, start, Sentinel::url), "")
 }
 
 pub(crate) fn cluster() -> Arc<dyn Store> {
-    let start = |redis: &Redis| redis.start_cluster().expect("a cluster");
-    Installation::open("redis_cluster", url(|all| &mut all.cluster, start, Cluster::url))
+    Installation::open("redis_cluster", &cluster_url(), "")
+}
+
+pub(crate) fn functions() -> Arc<dyn Store> {
+    let start = |redis: &Redis| {
+        let server = redis.start().expect("a server");
+        let library = RedisConfig::function_library();
+        server.command(&["FUNCTION", "LOAD", "REPLACE", &library]).expect("a library that loads");
+        server
+    };
+    let url = url(|all| &mut all.with_functions, start, Server::url);
+    Installation::open("redis_functions", &url, "&scripting=functions")
+}
+
+pub(crate) fn off() -> Arc<dyn Store> {
+    Installation::open("redis_off", &one_url(), "&scripting=off")
+}
+
+pub(crate) fn off_cluster() -> Arc<dyn Store> {
+    Installation::open("redis_off_cluster", &cluster_url(), "&scripting=off")
 }
 
 /// Stops whatever was started.
@@ -66,10 +92,10 @@ struct Installation {
 }
 
 impl Installation {
-    fn open(name: &'static str, url: String) -> Arc<dyn Store> {
+    fn open(name: &'static str, url: &str, options: &str) -> Arc<dyn Store> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { name, url: format!("{url}?prefix=trial-{number}:") })
+        Arc::new(Self { name, url: format!("{url}?prefix=trial-{number}:{options}") })
     }
 }
 

@@ -10,9 +10,10 @@ use tokio::sync::{
 use super::{
     RedisConfig,
     codec::{self, Space},
-    config::Place,
+    config::{Place, Scripting},
     errors::{classify, is_unknown},
     link::{Common, Heard},
+    pool::CONNECTIONS,
     servers::{Form, Servers},
     store::{MIN_TTL, RedisStore},
 };
@@ -61,8 +62,9 @@ impl RedisBackend {
             reentry: true,
             permits: true,
             min_ttl: MIN_TTL,
-            // Each takes a few microseconds, in which the server does nothing else.
-            renew_batch: 128,
+            // By scripts each takes a few microseconds, in which the server does nothing else; by
+            // transactions it takes two round trips on one of a few connections.
+            renew_batch: if config.scripting == Scripting::Off { 4 * CONNECTIONS } else { 128 },
         };
         let store = Arc::new(RedisStore { config, common, servers });
         // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has

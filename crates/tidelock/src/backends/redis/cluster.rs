@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{Cmd, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, ServerErrorKind, Value};
 
 use super::{
     config::{Host, RedisConfig},
@@ -141,10 +141,8 @@ impl Cluster {
             };
             match error.kind() {
                 redis::ErrorKind::Server(ServerErrorKind::Moved) => {
-                    let Some(host) = redirect(&error) else { return Ok(Err(error)) };
-                    let link = self.member(&host)?;
-                    if let Some(at) = self.map().slots.get_mut(usize::from(slot)) {
-                        *at = Some(link);
+                    if !self.follow(slot, &error)? {
+                        return Ok(Err(error));
                     }
                 }
                 redis::ErrorKind::Server(ServerErrorKind::Ask) => {
@@ -184,6 +182,33 @@ impl Cluster {
             }
         }
         Err(last)
+    }
+
+    /// Notes who serves a slot now. Says whether the error told.
+    fn follow(&self, slot: u16, moved: &RedisError) -> Result<bool, Failure> {
+        let Some(host) = redirect(moved) else { return Ok(false) };
+        let link = self.member(&host)?;
+        if let Some(at) = self.map().slots.get_mut(usize::from(slot)) {
+            *at = Some(link);
+        }
+        Ok(true)
+    }
+
+    /// The link to the member that serves a key, and what channels there end with.
+    pub(super) async fn place(&self, key: &str) -> Result<(Arc<Link>, Box<str>), Failure> {
+        let link = self.link(key).await?;
+        Ok((link, self.shard(slot(key))))
+    }
+
+    /// After a failure at a member: whether another one serves the key now.
+    pub(super) async fn is_elsewhere(&self, key: &str, link: &Arc<Link>, error: Option<&RedisError>) -> bool {
+        let slot = slot(key);
+        let moved = |error: &&RedisError| error.kind() == redis::ErrorKind::Server(ServerErrorKind::Moved);
+        let asked = match error.filter(moved) {
+            Some(error) => self.follow(slot, error),
+            None => self.refresh().await.map(|()| true),
+        };
+        asked.is_ok_and(|told| told) && !self.serves(slot, link)
     }
 
     fn serves(&self, slot: u16, link: &Arc<Link>) -> bool {
@@ -281,7 +306,7 @@ fn read_range(range: &Value) -> Option<(usize, usize, Host)> {
     Some((usize::try_from(*from).ok()?, usize::try_from(*to).ok()?, (name, u16::try_from(*port).ok()?)))
 }
 
-fn redirect(error: &redis::RedisError) -> Option<Host> {
+fn redirect(error: &RedisError) -> Option<Host> {
     let (address, _) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
     Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))

@@ -6,9 +6,11 @@ use redis::{RedisWrite, ToRedisArgs, Value};
 
 use crate::{
     backend::{
-        Capacity, Claim, ClaimId, ClaimView, ClientId, Entered, Failure, Grant, LockView, News, Place,
-        Refusal, Share, Standing, What,
+        Capacity, Claim, ClaimId, ClientId, Entered, Failure, Grant, LockView, News, Place, Refusal, Share,
+        Standing, What,
     },
+    clock::Moment,
+    line::{Effect, Line, Part, PartHold, StoreTime},
     name::Name,
     owner::Owner,
     url::unescape,
@@ -103,6 +105,13 @@ fn strange(what: &str) -> Failure {
     Failure::unknown(format!("the server's answer to {what} is not one of this version's scripts"))
 }
 
+/// What is kept at the key of a lock is not for this client to read.
+pub(super) fn foreign() -> Failure {
+    Failure::denied(
+        "something else is kept under the key of this lock, or some clients use it with scripting=off and others without: agree on one, or use another ?prefix= in the URL",
+    )
+}
+
 fn numbers(value: &Value) -> Option<Vec<i64>> {
     let Value::Array(values) = value else { return None };
     values.iter().map(|value| if let Value::Int(number) = value { Some(*number) } else { None }).collect()
@@ -147,11 +156,7 @@ pub(super) fn entered(claim: &Claim, value: &Value) -> Result<Entered, Failure> 
             };
             Entered::Refused(Refusal::Upgrade(share))
         }
-        [9] => {
-            return Err(Failure::denied(
-                "something else is kept under the key of this lock, or it is used with scripting=off elsewhere: agree on one, or use another ?prefix= in the URL",
-            ));
-        }
+        [9] => return Err(foreign()),
         _ => return Err(strange("enter")),
     })
 }
@@ -172,31 +177,80 @@ pub(super) fn standings(value: &Value, count: usize) -> Result<(Vec<Standing>, u
 pub(super) fn view(name: &Name, value: &Value) -> Result<Option<LockView>, Failure> {
     let bad = || strange("look");
     let Value::Array(values) = value else { return Err(bad()) };
-    let [Value::Int(now), Value::Int(epoch), Value::Int(_), Value::Int(_), claims @ ..] = &**values else {
-        return if values.is_empty() { Ok(None) } else { Err(bad()) };
-    };
-    let now = natural(*now);
-    let mut view = LockView::new(name.clone(), None, natural(*epoch));
-    for pair in claims.chunks_exact(2) {
-        let [Value::BulkString(id), Value::BulkString(record)] = pair else { continue };
-        let (Ok(id), Ok(record)) = (std::str::from_utf8(id), std::str::from_utf8(record)) else { continue };
-        let (capacity, seen) = claim_view(name, id, record, now).ok_or_else(bad)?;
-        let Some(seen) = seen else { continue };
-        view.capacity = view.capacity.or(capacity);
-        if seen.epoch.is_some() { view.holders.push(seen) } else { view.waiters.push(seen) }
+    match &**values {
+        [] => Ok(None),
+        // A line of transactions, all of it.
+        [Value::Int(now), head] => {
+            let line = text(head).and_then(|head| read_line(name, head));
+            Ok(line.and_then(|line| look(name, &line, store_time(natural(*now)))))
+        }
+        [Value::Int(now), Value::Int(epoch), Value::Int(_), Value::Int(_), claims @ ..] => {
+            let pairs = claims.chunks_exact(2).filter_map(|pair| text(&pair[0]).zip(text(&pair[1])));
+            let parts: Option<Vec<_>> = pairs.map(|(id, record)| part(name, id, record)).collect();
+            let line = line_of_scripts(natural(*epoch), parts.ok_or_else(bad)?);
+            Ok(look(name, &line, store_time(natural(*now))))
+        }
+        _ => Err(bad()),
     }
-    view.holders.sort_by_key(|holder| (holder.epoch, std::cmp::Reverse(holder.age)));
-    let idle = view.holders.is_empty() && view.waiters.is_empty();
-    Ok((!idle).then_some(view))
 }
 
-/// A record as people see it, and what it says of the capacity. No view: its lease is over.
-fn claim_view(
-    name: &Name,
-    id: &str,
-    record: &str,
-    now: u64,
-) -> Option<(Option<Capacity>, Option<ClaimView>)> {
+/// What people see of the keys of a lock: its head, and the hash of claims where scripts keep one.
+pub(super) fn view_of_keys(name: &Name, head: &Value, claims: &Value, at: StoreTime) -> Option<LockView> {
+    let head = text(head)?;
+    let line = match head.get(..1)? {
+        "S" => {
+            let only = part(name, head.get(1..33)?, head.get(33..)?)?;
+            line_of_scripts(0, vec![only])
+        }
+        "L" => {
+            let epoch = head.get(1..)?.split(',').next()?.parse().ok()?;
+            // How many claims owners have is kept there too, under what is no id.
+            let pairs = claims.as_map_iter()?.filter_map(|(id, record)| text(id).zip(text(record)));
+            let mut parts: Vec<_> = pairs.filter_map(|(id, record)| part(name, id, record)).collect();
+            parts.sort_by_key(|part| part.since);
+            line_of_scripts(epoch, parts)
+        }
+        _ => read_line(name, head)?,
+    };
+    look(name, &line, at)
+}
+
+/// The text that a value is, if it is one.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    if let Value::BulkString(bytes) = value { std::str::from_utf8(bytes).ok() } else { None }
+}
+
+/// The line of claims of which those that wait are in order.
+fn line_of_scripts(epoch: u64, mut parts: Vec<Part>) -> Line {
+    let order =
+        |part: &Part| part.hold.map_or((true, 0, Moment::default()), |hold| (false, hold.epoch, hold.since));
+    parts.sort_by_key(order);
+    Line::from_parts(epoch, parts)
+}
+
+/// What people see of a line; nothing if it is idle.
+fn look(name: &Name, line: &Line, at: StoreTime) -> Option<LockView> {
+    // What sharing claims agreed on ends with the last of them that lives.
+    let alive = line.parts().filter(|part| part.lapses > at.lease);
+    let view = Line::from_parts(line.last_epoch(), alive).look(name, at);
+    (!view.holders.is_empty() || !view.waiters.is_empty()).then_some(view)
+}
+
+/// The server's time as lines have it: leases run on it, too.
+pub(super) fn store_time(micros: u64) -> StoreTime {
+    StoreTime { lease: moment(micros), micros }
+}
+
+fn moment(micros: u64) -> Moment {
+    Moment::from_nanos(micros.saturating_mul(1_000))
+}
+
+fn micros_of(moment: Moment) -> u64 {
+    moment.as_nanos() / 1_000
+}
+
+/// What a record says, as scripts and transactions keep it.
+fn part(name: &Name, id: &str, record: &str) -> Option<Part> {
     let number = |from: usize, to: usize| record.get(from..to)?.parse::<u64>().ok();
     let (renewed, ttl, since) = (number(0, 16)?, number(16, 32)?, number(32, 48)?);
     let lapses = renewed + ttl;
@@ -213,12 +267,43 @@ fn claim_view(
     let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
     let (id, ttl) = (claim_id(id)?, Duration::from_micros(ttl));
     let claim = Claim { id, name: name.clone(), share, owner, ttl, label: label.into(), detached };
-    let since = if hold > 0 { held_since } else { since };
-    let age = Duration::from_micros(now.saturating_sub(since));
-    let seen = (lapses > now).then(|| {
-        ClaimView::new(&claim, (hold > 0).then_some(epoch), age, Duration::from_micros(lapses - now))
-    });
-    Some((share.capacity(), seen))
+    let hold = (hold > 0).then(|| PartHold { epoch, since: moment(held_since), rides: hold == 2 });
+    Some(Part { claim: Arc::new(claim), since: moment(since), lapses: moment(lapses), hold })
+}
+
+fn record(part: &Part) -> String {
+    let (hold, epoch, held_since) = match part.hold {
+        None => (0, 0, 0),
+        Some(hold) => (if hold.rides { 2 } else { 1 }, hold.epoch, micros_of(hold.since)),
+    };
+    let (ttl, since) = (micros(part.claim.ttl), micros_of(part.since));
+    let renewed = micros_of(part.lapses).saturating_sub(ttl);
+    let tail = Tail(&part.claim);
+    format!("{renewed:016}{ttl:016}{since:016}{hold}{epoch:016}{held_since:016}{tail}")
+}
+
+/// Between the claims of a line: no owner and no label has it.
+const SEPARATOR: char = '\u{1e}';
+
+/// A line as transactions keep it: `T<epoch>`, then each claim with its id and record. One that is
+/// empty is `I<epoch>`, which scripts know as well: an idle lock may be used by either.
+pub(super) fn write_line(line: &Line) -> String {
+    let mut text = format!("{}{:016}", if line.is_empty() { 'I' } else { 'T' }, line.last_epoch());
+    for part in line.parts() {
+        text.push(SEPARATOR);
+        text.push_str(&part.claim.id.to_string());
+        text.push_str(&record(&part));
+    }
+    text
+}
+
+/// The line that transactions or scripts left at a key; nothing if it is in use by scripts, or not a line.
+pub(super) fn read_line(name: &Name, text: &str) -> Option<Line> {
+    let mut claims = text.split(SEPARATOR);
+    let head = claims.next()?;
+    let epoch = head.strip_prefix(['T', 'I'])?.parse().ok()?;
+    let parts = claims.map(|claim| part(name, claim.get(..32)?, claim.get(32..)?));
+    Some(Line::from_parts(epoch, parts.collect::<Option<Vec<_>>>()?))
 }
 
 fn claim_id(hex: &str) -> Option<ClaimId> {
@@ -242,9 +327,22 @@ pub(super) fn news(space: &Space, message: &[u8]) -> Option<News> {
     Some(News { name: space.name(key)?, id, what })
 }
 
+/// The message to an inbox that says what [`news`] reads.
+pub(super) fn message(key: &str, effect: &Effect) -> Option<String> {
+    let id = effect.id;
+    match &effect.what {
+        What::Granted(Grant { epoch, ttl, waiting }) => {
+            Some(format!("G{id}{epoch:016}{:016}{waiting}\n{key}", micros(*ttl)))
+        }
+        What::Evicted(reason) => Some(format!("E{id}{reason}\n{key}")),
+        What::Ask => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Ask;
 
     #[test]
     fn keys_keep_names_apart_and_give_them_back() {
@@ -268,5 +366,51 @@ mod tests {
         let id = ClaimId::from_u128(1);
         let heard = news(&space, format!("E{id}no reason\nt:{{a}}").as_bytes()).unwrap();
         assert_eq!((heard.id, heard.what), (id, What::Evicted("no reason".into())));
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_heard() {
+        let (space, name) = (Space::new("t:"), Name::new("a{b").unwrap());
+        let grant = Grant { epoch: 1_700_000_000_000_007, ttl: Duration::from_micros(123_456), waiting: 12 };
+        for what in [What::Granted(grant), What::Evicted("two\nlines".into())] {
+            let effect = Effect { id: ClaimId::from_u128(7 << 100), what: what.clone() };
+            let text = message(&space.key(&name), &effect).unwrap();
+            let heard = news(&space, text.as_bytes()).unwrap();
+            assert_eq!(heard, News { name: name.clone(), id: effect.id, what });
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let name = Name::new("a").unwrap();
+        let (mut line, mut effects) = (Line::default(), Vec::new());
+        let shares = [
+            Share::Permits { n: 2, of: 3 },
+            Share::Permits { n: 1, of: 3 },
+            Share::Exclusive,
+            Share::Exclusive,
+        ];
+        for (serial, share) in (1..).zip(shares) {
+            let claim = Claim {
+                id: ClaimId::new(ClientId::from_u64(1), serial),
+                name: name.clone(),
+                share,
+                owner: (serial < 3).then(|| Owner::new("ann").unwrap()),
+                ttl: Duration::from_secs(30),
+                label: "one, two 🔒".into(),
+                detached: serial == 2,
+            };
+            line.enter(&claim.into(), Ask::Queue, store_time(1_700_000_000_000_000 + serial), &mut effects);
+        }
+        let again = read_line(&name, &write_line(&line)).unwrap();
+        assert_eq!((again.last_epoch(), again.holders()), (line.last_epoch(), 2));
+        assert!(again.parts().eq(line.parts()) && line.len() == 4);
+        assert!(
+            read_line(&name, "I0000000000000017")
+                .is_some_and(|idle| idle.last_epoch() == 17 && idle.is_empty())
+        );
+        for other in ["", "T", "S1", "L1,2", "hello", "T1\u{1e}x"] {
+            assert!(read_line(&name, other).is_none(), "{other}");
+        }
     }
 }

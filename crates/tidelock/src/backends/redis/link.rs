@@ -21,6 +21,7 @@ use super::{
     config::Scripting,
     errors::classify_connecting,
     fitness::Fitness,
+    pool::{Lent, Pool},
     scripts,
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
 };
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(3);
+pub(super) const CONNECT: Duration = Duration::from_secs(3);
 /// After how long without any answer a connection is given up.
 const SILENT: Duration = Duration::from_secs(6);
 
@@ -67,6 +68,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Whether the server knows the library of functions.
     functions: AtomicBool,
+    pool: Pool,
     /// Since when no question was answered, in nanoseconds; 0 if none waits for an answer too long.
     silent_since: AtomicU64,
 }
@@ -100,6 +102,7 @@ impl Link {
             opening: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             functions: AtomicBool::new(false),
+            pool: Pool::default(),
             silent_since: AtomicU64::new(0),
         })
     }
@@ -147,6 +150,38 @@ impl Link {
         silence.over(&answers);
         self.give_up_if_broken(number, &answers);
         Ok(answers)
+    }
+
+    /// Lends a connection that nobody else uses, for a transaction.
+    pub(super) async fn lend(self: &Arc<Self>) -> Result<Lent, Failure> {
+        let turn = self.pool.turn().await?;
+        // First the one on which pushes are heard: its server was found fit, and what a transaction
+        // gives to this client must not be told to nobody.
+        let (_, number) = self.connection().await?;
+        if let Some(connection) = self.pool.spare(number) {
+            return Ok(Lent { link: Arc::clone(self), connection, number, is_new: false, turn });
+        }
+        let silence = self.await_answer();
+        let made = tokio::time::timeout(CONNECT, super::pool::connect(&self.client)).await;
+        let connection = match made {
+            Ok(made) => {
+                silence.over(&made);
+                made
+            }
+            Err(_) => Err(Failure::unreachable(format!("no answer within {CONNECT:?}"))),
+        };
+        let connection = connection.map_err(|failure| self.named(failure))?;
+        Ok(Lent { link: Arc::clone(self), connection, number, is_new: true, turn })
+    }
+
+    /// Takes a connection back that has nothing under way.
+    pub(super) fn take_back(&self, connection: MultiplexedConnection, number: u64) {
+        self.pool.put(connection, number);
+    }
+
+    /// Marks the server as silent unless an answer comes.
+    pub(super) fn await_answer(&self) -> Silence<'_> {
+        Silence(self)
     }
 
     /// Subscribes the inbox of a shard, unless that was done. The outer error: nothing was sent.
@@ -250,15 +285,17 @@ impl Link {
         let (connection, fitness) = tokio::time::timeout(CONNECT, self.make(number))
             .await
             .unwrap_or_else(|_| Err(Failure::unreachable(format!("no answer within {CONNECT:?}"))))
-            .map_err(|failure| Failure {
-                reason: format!("{}: {}", self.address, failure.reason).into(),
-                ..failure
-            })?;
+            .map_err(|failure| self.named(failure))?;
         self.silent_since.store(0, Ordering::Relaxed);
         let mut state = self.state();
         self.note(&mut state, fitness);
         state.live = Some(Live { connection: connection.clone(), shards: HashSet::new() });
         Ok((connection, number))
+    }
+
+    /// Says which server it was.
+    fn named(&self, failure: Failure) -> Failure {
+        Failure { reason: format!("{}: {}", self.address, failure.reason).into(), ..failure }
     }
 
     async fn make(self: &Arc<Self>, number: u64) -> Result<(MultiplexedConnection, Fitness), Failure> {
@@ -320,7 +357,7 @@ impl Link {
     }
 
     /// A connection that broke is not used again.
-    fn give_up_if_broken<T>(&self, number: u64, answer: &Result<T, RedisError>) {
+    pub(super) fn give_up_if_broken<T>(&self, number: u64, answer: &Result<T, RedisError>) {
         if let Err(error) = answer
             && (error.is_unrecoverable_error() || error.code() == Some("READONLY"))
         {
@@ -347,10 +384,10 @@ impl Link {
 }
 
 /// A question that waits for its answer. Dropped before it came, it marks the connection as silent.
-struct Silence<'a>(&'a Link);
+pub(super) struct Silence<'a>(&'a Link);
 
 impl Silence<'_> {
-    fn over<T>(self, _: &T) {
+    pub(super) fn over<T>(self, _: &T) {
         self.0.silent_since.store(0, Ordering::Relaxed);
         std::mem::forget(self);
     }

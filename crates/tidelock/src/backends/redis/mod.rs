@@ -7,12 +7,14 @@
 //! | `scripts`, `scripts/` | one atomic script for each verb |
 //! | `errors` | what may be concluded from an error of the driver |
 //! | `link` | one connection to one server: opened, checked, subscribed, opened again |
+//! | `pool` | connections to one server of which each serves one transaction at a time |
 //! | `fitness` | whether a server is fit for locks |
 //! | `clock_watch` | whether a server's clock jumps |
 //! | `servers` | which server a lock's commands go to |
 //! | `sentinel` | the master that Sentinels name |
 //! | `cluster` | the members that slots are spread over |
 //! | `store` | the verbs |
+//! | `transactions` | the verbs where scripts are forbidden |
 //! | `backend` | the waist |
 
 mod backend;
@@ -23,9 +25,11 @@ mod config;
 mod errors;
 mod fitness;
 mod link;
+mod pool;
 mod scripts;
 mod sentinel;
 mod servers;
 mod store;
+mod transactions;
 
 pub use self::{backend::RedisBackend, config::RedisConfig};

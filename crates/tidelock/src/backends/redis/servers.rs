@@ -102,6 +102,22 @@ impl Servers {
         concerns
     }
 
+    /// The link to the server that has a key, and what the channels of clients end with there.
+    pub(super) async fn place(&self, key: &str) -> Result<(Arc<Link>, Box<str>), Failure> {
+        match self {
+            Self::Cluster(cluster) => cluster.place(key).await,
+            _ => Ok((self.link(key).await?, "".into())),
+        }
+    }
+
+    /// After a failure at a server: whether another one has the key now.
+    pub(super) async fn is_elsewhere(&self, key: &str, link: &Arc<Link>, error: Option<&RedisError>) -> bool {
+        match self {
+            Self::Cluster(cluster) => cluster.is_elsewhere(key, link, error).await,
+            _ => false,
+        }
+    }
+
     /// The link to the server that has a key.
     pub(super) async fn link(&self, key: &str) -> Result<Arc<Link>, Failure> {
         match self {

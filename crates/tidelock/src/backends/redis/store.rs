@@ -72,23 +72,24 @@ impl RedisStore {
         command
     }
 
-    pub(super) async fn enter(&self, claim: &Claim, ask: Ask) -> Result<Entered, Failure> {
+    pub(super) async fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         let key = self.common.space.key(&claim.name);
-        let link = self.servers.link(&key).await?;
-        link.may_grant()?;
-        link.connection().await?;
-        let number = link.number();
-        let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, form)).await?;
-        let entered = codec::entered(claim, &answer)?;
+        self.servers.link(&key).await?.may_grant()?;
+        let before = self.connection_to(&key).await;
+        let (entered, confirmed) = if self.scripts_are_off() {
+            self.enter_by_transaction(claim, ask).await?
+        } else {
+            let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, form)).await?;
+            let entered = codec::entered(claim, &answer)?;
+            let holds = matches!(entered, Entered::Held(_));
+            (entered, if holds { self.confirmed_by_replicas(&key, before).await } else { Ok(()) })
+        };
         if !matches!(entered, Entered::Held(_) | Entered::Waiting(_)) {
             return Ok(entered);
         }
         // The connection may have been made for this very question, to a server that was restarted.
-        let mut fit = self.servers.link(&key).await.and_then(|link| link.may_grant());
-        if fit.is_ok() && matches!(entered, Entered::Held(_)) {
-            fit = self.confirmed_by_replicas(&key, number).await;
-        }
-        match fit {
+        let fit = self.servers.link(&key).await.and_then(|link| link.may_grant());
+        match fit.and(confirmed) {
             Ok(()) => Ok(entered),
             Err(failure) => Err(self.take_back(claim, failure).await),
         }
@@ -106,6 +107,9 @@ impl RedisStore {
     pub(super) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
         if claims.is_empty() {
             return Ok(Vec::new());
+        }
+        if self.scripts_are_off() {
+            return self.renew_by_transactions(claims).await;
         }
         let keys: Vec<_> = claims.iter().map(|claim| self.common.space.key(&claim.name)).collect();
         if !matches!(self.servers, Servers::Cluster(_)) {
@@ -153,19 +157,21 @@ impl RedisStore {
             add_shard(&mut command, form);
             command
         };
-        let link = self.servers.link(first).await?;
-        link.connection().await?;
-        let (number, asked) = (link.number(), self.common.clock.now());
+        let before = self.connection_to(first).await;
+        let asked = self.common.clock.now();
         let answer = self.ask(&RENEW, first, &make).await?;
         let (standings, time) = codec::standings(&answer, claims.len())?;
         if standings.iter().any(|standing| matches!(standing, Standing::Held(_))) {
-            self.confirmed_by_replicas(first, number).await?;
+            self.confirmed_by_replicas(first, before).await?;
         }
-        link.note_time(time, asked)?;
+        self.servers.link(first).await?.note_time(time, asked)?;
         Ok(standings)
     }
 
     pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
+        if self.scripts_are_off() {
+            return self.leave_by_transaction(name, id, why).await;
+        }
         let key = self.common.space.key(name);
         self.ask(&LEAVE, &key, &|form| self.leave_command(name, id, why, form)).await.map(drop)
     }
@@ -176,6 +182,9 @@ impl RedisStore {
             Scope::All => self.names().await?,
         };
         let views = futures_util::future::join_all(names.iter().map(|name| async move {
+            if self.scripts_are_off() {
+                return self.look_without_scripts(name).await;
+            }
             let key = self.common.space.key(name);
             let answer = self.ask(&LOOK, &key, &|form| call(&LOOK, form, &key)).await?;
             match codec::view(name, &answer) {
@@ -235,7 +244,8 @@ impl RedisStore {
         make: &(dyn Fn(Form<'_>) -> Cmd + Send + Sync),
     ) -> Result<Value, Failure> {
         let mut answer = self.servers.ask(key, make).await?;
-        if answer.as_ref().is_err_and(is_unknown) {
+        let may_send = self.config.scripting != Scripting::Functions;
+        if may_send && answer.as_ref().is_err_and(is_unknown) {
             // Restarted, flushed, or never seen: the text makes it known again.
             self.servers.link(key).await?.lost_functions();
             answer = self.servers.ask(key, &|form: Form<'_>| with_text(verb, &make(form))).await?;
@@ -243,23 +253,53 @@ impl RedisStore {
         answer.map_err(|error| classify(&error))
     }
 
+    /// Where replicas have to confirm what is written: the connection on which it will be.
+    async fn connection_to(&self, key: &str) -> Option<(Arc<Link>, u64)> {
+        if self.config.replicas == 0 {
+            return None;
+        }
+        let link = self.servers.link(key).await.ok()?;
+        let (_, number) = link.connection().await.ok()?;
+        Some((link, number))
+    }
+
+    pub(super) fn scripts_are_off(&self) -> bool {
+        self.config.scripting == Scripting::Off
+    }
+
     /// Waits until as many replicas as the URL asks for have what was just written.
-    /// A connection with another number than the one it was written on would know of nothing to wait for.
-    async fn confirmed_by_replicas(&self, key: &str, number: u64) -> Result<(), Failure> {
-        let wanted = self.config.replicas;
-        if wanted == 0 {
+    /// Another connection than the one it was written on would know of nothing to wait for.
+    async fn confirmed_by_replicas(
+        &self,
+        key: &str,
+        before: Option<(Arc<Link>, u64)>,
+    ) -> Result<(), Failure> {
+        if self.config.replicas == 0 {
             return Ok(());
         }
-        let limit = self.config.replicas_timeout;
-        let mut wait = redis::cmd("WAIT");
-        wait.arg(wanted).arg(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX).max(1));
         let link = self.servers.link(key).await?;
-        let answer = link.ask(&wait).await?;
-        if link.number() != number {
+        let answer = link.ask(&self.wait_for_replicas()).await?;
+        let is_same =
+            |(before, number): (Arc<Link>, u64)| Arc::ptr_eq(&before, &link) && number == link.number();
+        if !before.is_some_and(is_same) {
             return Err(Failure::unknown("the connection was lost before replicas confirmed the grant"));
         }
-        match answer.map_err(|error| classify(&error))? {
-            Value::Int(confirmed) if confirmed >= i64::from(wanted) => Ok(()),
+        self.enough_replicas(&answer.map_err(|error| classify(&error))?)
+    }
+
+    /// Waits until replicas have what was written on the same connection.
+    pub(super) fn wait_for_replicas(&self) -> Cmd {
+        let limit = self.config.replicas_timeout.as_millis();
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(self.config.replicas).arg(u64::try_from(limit).unwrap_or(u64::MAX).max(1));
+        wait
+    }
+
+    /// Whether the answer to that says that as many have it as the URL asks for.
+    pub(super) fn enough_replicas(&self, answer: &Value) -> Result<(), Failure> {
+        let (wanted, limit) = (self.config.replicas, self.config.replicas_timeout);
+        match answer {
+            Value::Int(confirmed) if *confirmed >= i64::from(wanted) => Ok(()),
             Value::Int(confirmed) => Err(Failure::unreachable(format!(
                 "only {confirmed} of {wanted} replicas confirmed the grant within {limit:?}, so it was given back: start more replicas or lower ?replicas= in the URL"
             ))),

@@ -17,7 +17,8 @@ if kind_here ~= 76 then
   if not head then
     epoch = now_text
   elseif kind_here == 73 then
-    epoch = string.sub(head, 2, 17)
+    epoch = string.sub(head, 2)
+    if #epoch ~= 16 or not tonumber(epoch) then return {9} end
     if epoch < now_text then epoch = now_text else keep = true end
   elseif kind_here == 83 then
     if string.sub(head, 34, 49) + string.sub(head, 50, 65) > now_text + 0 then
