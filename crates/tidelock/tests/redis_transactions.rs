@@ -295,7 +295,7 @@ async fn all_of_many_clients_that_come_at_once_get_in_line() {
 #[tokio::test]
 async fn a_first_poll_outside_of_the_runtime_does_no_harm() {
     let server = Redis::new().start().unwrap();
-    let locks = tidelock::Locks::connect(&off(server.url())).await.unwrap();
+    let locks = Locks::connect(&off(server.url())).await.unwrap();
     let mut lock = Box::pin(async move { locks.mutex(NAME).ttl(LONG).lock().await });
     // Nothing is connected for transactions yet.
     let thread = std::thread::spawn(move || {
