@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn redis_has_a_library_of_functions() {
         for store in ["redis", "redis://me:secret@host", "rediss+cluster"] {
-            assert!(schema(store).unwrap().starts_with("#!lua name=tidelock\n"), "{store}");
+            assert!(schema(store).unwrap().starts_with("#!lua name=tidelock_"), "{store}");
         }
     }
 

@@ -69,19 +69,14 @@ impl RedisBackend {
         let store = Arc::new(RedisStore { config, common, servers });
         // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has
         // to answer: the others may be about to be replaced.
-        let mut last = None;
-        for link in store.servers.all().await? {
-            match link.connection().await {
-                Ok(_) => {
-                    last = None;
-                    break;
-                }
-                Err(failure) if failure.kind == FailureKind::Denied => return Err(failure),
-                Err(failure) => last = Some(failure),
-            }
-        }
-        if let Some(failure) = last {
-            return Err(failure);
+        let links = store.servers.all().await?;
+        let connected = futures_util::future::join_all(links.iter().map(|link| link.connection())).await;
+        if !connected.iter().any(Result::is_ok)
+            || connected
+                .iter()
+                .any(|link| link.as_ref().is_err_and(|failure| failure.kind == FailureKind::Denied))
+        {
+            connected.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(Self { store, heard: Arc::new(Mutex::new(heard)), abilities })
     }

@@ -79,7 +79,7 @@ struct State {
     /// How many connections were made.
     number: u64,
     /// What the server last said about itself.
-    fitness: Fitness,
+    fitness: Option<Fitness>,
     /// Its clock against ours.
     clock: ClockWatch,
     /// It forgot who held what: until then it grants nothing.
@@ -111,7 +111,8 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn fitness(&self) -> Fitness {
+    /// What the server last said about itself, if it was ever connected.
+    pub(super) fn fitness(&self) -> Option<Fitness> {
         self.state().fitness.clone()
     }
 
@@ -348,12 +349,13 @@ impl Link {
     /// Notes what a server says about itself. One that came back without its data may have forgotten
     /// a lock that somebody still relies on.
     fn note(&self, state: &mut State, fitness: Fitness) {
-        let restarted = !state.fitness.run.is_empty() && state.fitness.run != fitness.run;
+        let known = state.fitness.as_ref().map_or("", |before| before.run.as_str());
+        let restarted = !known.is_empty() && known != fitness.run;
         let longest = Duration::from_nanos(self.common.longest_ttl.load(Ordering::Relaxed));
         if restarted && !fitness.keeps_data && fitness.uptime < longest {
             state.quiet_until = Some(self.common.clock.now() + (longest - fitness.uptime));
         }
-        state.fitness = fitness;
+        state.fitness = Some(fitness);
     }
 
     /// A connection that broke is not used again.

@@ -96,7 +96,8 @@ impl Servers {
             Self::Sentinel(sentinel) => sentinel.current().into_iter().collect(),
             Self::Cluster(cluster) => cluster.current(),
         };
-        let mut concerns: Vec<_> = links.iter().flat_map(|link| link.fitness().concerns()).collect();
+        let mut concerns: Vec<_> =
+            links.iter().filter_map(|link| link.fitness()).flat_map(|fit| fit.concerns()).collect();
         concerns.sort();
         concerns.dedup();
         concerns
