@@ -74,10 +74,12 @@ impl<T> Call<T> {
     }
 
     /// Polls once without a waker: the answer if it is there, else the call, to be awaited elsewhere.
-    pub(crate) fn poll_once(mut self) -> Result<Result<T, Failure>, Self>
+    /// What is not there yet is polled within what `enter` enters.
+    pub(crate) fn poll_once<G>(mut self, enter: impl FnOnce() -> G) -> Result<Result<T, Failure>, Self>
     where
         T: Unpin,
     {
+        let _here = matches!(self.0, Answer::Later(_)).then(enter);
         match Pin::new(&mut self).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Ok(answer),
             Poll::Pending => Err(self),

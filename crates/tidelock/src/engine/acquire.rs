@@ -168,10 +168,7 @@ impl Engine {
         ask: Ask,
         asked: Moment,
     ) -> Begin<'a> {
-        let answer = {
-            let _here = self.tasks.enter();
-            self.backend.enter(&leased.claim, ask).poll_once()
-        };
+        let answer = self.backend.enter(&leased.claim, ask).poll_once(|| self.tasks.enter());
         let mut shard = self.table.shard(request.name);
         let cohort = shard.get(request.name).and_then(|line| line.cohort_of(&leased));
         // A shutdown may have taken the cohort away: then the answer is given back.

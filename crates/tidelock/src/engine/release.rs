@@ -204,11 +204,8 @@ impl Engine {
 
     /// Gives a claim back, first from the caller's context, then from a task.
     pub(super) async fn give_back(self: &Arc<Self>, leased: &Arc<LeasedClaim>) -> Result<()> {
-        let answer = {
-            let _here = self.tasks.enter();
-            self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done).poll_once()
-        };
-        let under_way = match answer {
+        let call = self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done);
+        let under_way = match call.poll_once(|| self.tasks.enter()) {
             Ok(Ok(())) => {
                 self.left(leased);
                 return Ok(());
