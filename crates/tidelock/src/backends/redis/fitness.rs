@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::Failure;
+use crate::{DEFAULT_TTL, backend::Failure};
 
 /// What a server says about itself, as far as locks depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,6 +72,12 @@ impl Fitness {
                 self.policy
             ));
         }
+        if !self.keeps_data && self.uptime < DEFAULT_TTL {
+            concerns.push(format!(
+                "the server was started {:?} ago and keeps no append-only file: if that was a restart, locks from before it may still be relied on; wait until the longest ttl in use is over",
+                self.uptime
+            ));
+        }
         if !self.keeps_data {
             concerns.push(
                 "the server keeps no append-only file: after a restart it has forgotten who holds what; set appendonly yes, best with appendfsync always".to_owned(),
@@ -98,6 +104,9 @@ mod tests {
         let bounded = Fitness::read(&info(1_000, "volatile-lru").replace('\r', ""));
         assert!(bounded.check(false).unwrap_err().reason.contains("maxmemory-policy noeviction"));
         assert!(bounded.check(true).is_ok() && bounded.concerns().len() == 1);
+        let young =
+            Fitness::read(&info(0, "noeviction").replace('\r', "").replace("aof_enabled:1", "aof_enabled:0"));
+        assert!(young.concerns()[0].contains("was started 7s ago"), "{:?}", young.concerns());
         assert!(Fitness::read(&info(0, "allkeys-lru").replace('\r', "")).check(false).is_ok());
     }
 }
