@@ -82,10 +82,16 @@ async fn after_a_kill_with_a_durable_file_tokens_do_not_go_back() {
 
 /// Past the engine, which pauses between tries: the first command after the restart asks for a lock.
 async fn a_server_that_forgot_grants_nothing_until_the_longest_lease_is_over() {
+    for scripting in ["scripting=on", "scripting=off"] {
+        nothing_is_granted_until_the_longest_lease_is_over(scripting).await;
+    }
+}
+
+async fn nothing_is_granted_until_the_longest_lease_is_over(scripting: &str) {
     const LOCKS: u64 = 16;
     let ttl = Duration::from_secs(3);
     let server = Redis::new().start().unwrap();
-    let place = Place::on(server.url());
+    let place = Place::on(server.url()).with(scripting);
     let (holder, client) = (place.connect().await, ClientId::random());
     let config = RedisConfig::from_url(&place.url()).unwrap();
     let other = Arc::new(RedisBackend::connect(config, client).await.unwrap());

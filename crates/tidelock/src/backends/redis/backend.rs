@@ -92,6 +92,7 @@ impl Backend for RedisBackend {
     }
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
+        self.store.note_ttl(claim.ttl);
         let (store, claim) = (Arc::clone(&self.store), Arc::clone(claim));
         let Some((link, live)) = store.at_hand() else {
             return Call::later(async move { store.enter(&claim, ask).await });

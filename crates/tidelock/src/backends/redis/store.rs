@@ -35,19 +35,22 @@ pub(super) struct RedisStore {
 }
 
 impl RedisStore {
+    /// A lease of this length is asked for: a server that forgets has to be given so much time.
+    pub(super) fn note_ttl(&self, ttl: Duration) {
+        self.common.longest_ttl.fetch_max(nanos(ttl), Ordering::Relaxed);
+    }
+
     /// The link of an installation with one server, and its connection, if there is nothing in the
     /// way of asking at once.
     pub(super) fn at_hand(&self) -> Option<(Arc<Link>, (MultiplexedConnection, u64))> {
         let Servers::One(link) = &self.servers else { return None };
-        let simple = self.config.replicas == 0 && self.config.scripting != Scripting::Off;
-        if !simple || link.may_grant().is_err() {
-            return None;
-        }
-        Some((Arc::clone(link), link.live()?))
+        let simple = self.config.replicas == 0 && !self.scripts_are_off();
+        let live = link.live().filter(|_| simple)?;
+        // After the connection was taken: one that is made later may be to a server that was restarted.
+        link.may_grant().ok().map(|()| (Arc::clone(link), live))
     }
 
     pub(super) fn enter_command(&self, claim: &Claim, ask: Ask, form: Form<'_>) -> Cmd {
-        self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
         let mut command = call(&ENTER, form, &self.common.space.key(&claim.name));
         command.arg(Text(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
         command.arg(Text(format_args!("{:016}", micros(claim.ttl)))).arg(keep_millis(claim.ttl));
