@@ -24,6 +24,7 @@
 
 use std::{
     fmt,
+    future::poll_fn,
     pin::Pin,
     sync::{
         Arc,
@@ -396,4 +397,21 @@ impl Drop for Raw {
 
 fn checked(name: &str) -> Name {
     Name::new(name).expect("cases name proper locks")
+}
+
+/// Polls a future at most so many times, then drops it. Says what it gave, if it came so far.
+pub async fn polled<T>(times: u32, work: impl Future<Output = T> + Send) -> Option<T> {
+    let (mut work, mut left) = (Box::pin(work), times);
+    poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }

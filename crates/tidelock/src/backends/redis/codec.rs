@@ -184,7 +184,7 @@ pub(super) fn view(name: &Name, value: &Value) -> Result<Option<LockView>, Failu
             let line = text(head).and_then(|head| read_line(name, head));
             Ok(line.and_then(|line| look(name, &line, store_time(natural(*now)))))
         }
-        [Value::Int(now), Value::Int(epoch), Value::Int(_), Value::Int(_), claims @ ..] => {
+        [Value::Int(now), Value::Int(epoch), claims @ ..] => {
             let pairs = claims.chunks_exact(2).filter_map(|pair| text(&pair[0]).zip(text(&pair[1])));
             let parts: Option<Vec<_>> = pairs.map(|(id, record)| part(name, id, record)).collect();
             let line = line_of_scripts(natural(*epoch), parts.ok_or_else(bad)?);

@@ -27,7 +27,9 @@ pub(super) fn classify(error: &RedisError) -> Failure {
             Failure::denied(format!("{text}: mend user and password in the URL"))
         }
         ErrorKind::Extension => by_code(error.code().unwrap_or_default(), text),
-        ErrorKind::Io if error.is_connection_refusal() => Failure::unreachable(text),
+        ErrorKind::Io if error.is_connection_refusal() => {
+            Failure::unreachable(format!("{text}: start the server, or mend host and port in the URL"))
+        }
         ErrorKind::Io => Failure::unknown(text),
         ErrorKind::RESP3NotSupported => {
             Failure::denied("the server is older than Redis 6 and does not speak RESP3: use 6.2 or newer")

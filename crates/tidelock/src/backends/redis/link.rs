@@ -118,12 +118,8 @@ impl Link {
 
     /// Sends a command and waits for its answer. The outer error: nothing was sent.
     pub(super) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Result<Value, RedisError>, Failure> {
-        let (mut connection, number) = self.connection().await?;
-        let silence = Silence(self);
-        let answer = connection.send_packed_command(command).await.and_then(Value::extract_error);
-        silence.over(&answer);
-        self.give_up_if_broken(number, &answer);
-        Ok(answer)
+        let live = self.connection().await?;
+        Ok(self.ask_live(live, command).await)
     }
 
     /// Sends a command to a server that is connected, and waits for its answer: [`ask`](Self::ask)

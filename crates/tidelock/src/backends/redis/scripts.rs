@@ -1,10 +1,13 @@
 //! The scripts: one for each verb, the same text for `EVALSHA` and for a library of functions.
 
-use std::sync::LazyLock;
+use std::{sync::LazyLock, time::Duration};
 
 use redis::Script;
 
 const LINE: &str = include_str!("scripts/line.lua");
+
+/// How long an idle name is remembered, so that a clock that steps back does not take epochs back.
+pub(super) const REMEMBER: Duration = Duration::from_secs(600);
 
 /// Where the rules of a line go: behind what is answered without them.
 const MARK: &str = "--@line\n";
@@ -70,7 +73,7 @@ fn text(body: &str) -> String {
 fn with_rules(body: &str) -> String {
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };
-    format!("{first}{line}{rest}")
+    format!("local REMEMBER = {}\n{first}{line}{rest}", REMEMBER.as_millis())
 }
 
 /// The library of functions.

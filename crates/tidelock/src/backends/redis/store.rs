@@ -14,7 +14,7 @@ use super::{
     config::{RedisConfig, Scripting},
     errors::{classify, is_unknown},
     link::{Common, Heard, Link},
-    scripts::{ENTER, LEAVE, LOOK, RENEW, Verb},
+    scripts::{ENTER, LEAVE, LOOK, REMEMBER, RENEW, Verb},
     servers::{Form, Servers},
 };
 use crate::{
@@ -101,7 +101,7 @@ impl RedisStore {
     /// Nobody is to rely on what was granted: gives it back, and says why.
     async fn take_back(&self, claim: &Claim, why: Failure) -> Failure {
         match self.leave(&claim.name, claim.id, &Leave::Done).await {
-            Ok(()) => why,
+            Ok(()) => Failure { reason: format!("{}; it was given back", why.reason).into(), ..why },
             // It may still be in line, whatever the reason.
             Err(failure) => Failure::unknown(format!("{}; then: {}", why.reason, failure.reason)),
         }
@@ -120,17 +120,7 @@ impl RedisStore {
             return self.renew_together(&all).await;
         }
         // One command for each slot, all under way at once.
-        let mut by_slot: Vec<Vec<usize>> = Vec::new();
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by_key(|index| cluster::slot(&keys[*index]));
-        for index in order {
-            match by_slot.last_mut() {
-                Some(group) if cluster::slot(&keys[group[0]]) == cluster::slot(&keys[index]) => {
-                    group.push(index)
-                }
-                _ => by_slot.push(vec![index]),
-            }
-        }
+        let by_slot = grouped(keys.len(), |index| cluster::slot(&keys[index]));
         let mut standings = vec![Standing::Gone; claims.len()];
         let asked = by_slot.iter().map(|group| {
             let some: Vec<_> = group.iter().map(|index| (&claims[*index], &keys[*index])).collect();
@@ -304,11 +294,18 @@ impl RedisStore {
         match answer {
             Value::Int(confirmed) if *confirmed >= i64::from(wanted) => Ok(()),
             Value::Int(confirmed) => Err(Failure::unreachable(format!(
-                "only {confirmed} of {wanted} replicas confirmed the grant within {limit:?}, so it was given back: start more replicas or lower ?replicas= in the URL"
+                "only {confirmed} of {wanted} replicas confirmed the grant within {limit:?}: start more replicas or lower ?replicas= in the URL"
             ))),
             _ => Err(Failure::unknown("the answer to WAIT cannot be read")),
         }
     }
+}
+
+/// Numbers from 0, those with the same key together.
+pub(super) fn grouped<K: Ord>(count: usize, key: impl Fn(usize) -> K) -> Vec<Vec<usize>> {
+    let mut numbers: Vec<usize> = (0..count).collect();
+    numbers.sort_by_key(|number| key(*number));
+    numbers.chunk_by(|a, b| key(*a) == key(*b)).map(<[usize]>::to_vec).collect()
 }
 
 /// The beginning of a call: how the verb is named.
@@ -361,7 +358,7 @@ fn add_shard(command: &mut Cmd, form: Form<'_>) {
 
 /// How long a head is kept: for the lease, and then until no clock is likely to be before its epoch.
 fn keep_millis(ttl: Duration) -> u128 {
-    ttl.as_micros().div_ceil(1_000) + 600_000
+    ttl.as_micros().div_ceil(1_000) + REMEMBER.as_millis()
 }
 
 /// The shortest lease that is worth its messages.

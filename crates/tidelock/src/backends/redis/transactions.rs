@@ -17,7 +17,8 @@ use super::{
     errors::{classify, classify_connecting},
     link::Link,
     pool::Lent,
-    store::RedisStore,
+    scripts::REMEMBER,
+    store::{RedisStore, grouped},
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, FailureKind, Leave, LockView, Standing, What},
@@ -32,8 +33,6 @@ const TRIES: u32 = 64;
 /// The longest pause after the first try; it doubles with each, up to so many times.
 const PAUSE: Duration = Duration::from_micros(500);
 const DOUBLINGS: u32 = 6;
-/// How long an idle name is remembered, as by the scripts.
-const REMEMBER_MS: u64 = 600_000;
 
 /// What is done to a line. It is done anew for each try.
 type Change<'a, T> = dyn Fn(&mut Line, StoreTime, &mut Vec<Effect>) -> T + Send + Sync + 'a;
@@ -109,15 +108,7 @@ impl RedisStore {
         claims: &[Arc<Claim>],
     ) -> Result<Vec<Standing>, Failure> {
         // One for each name, as many at once as there are connections.
-        let mut by_name: Vec<Vec<usize>> = Vec::new();
-        let mut order: Vec<usize> = (0..claims.len()).collect();
-        order.sort_by(|a, b| claims[*a].name.cmp(&claims[*b].name));
-        for index in order {
-            match by_name.last_mut() {
-                Some(group) if claims[group[0]].name == claims[index].name => group.push(index),
-                _ => by_name.push(vec![index]),
-            }
-        }
+        let by_name = grouped(claims.len(), |index| &claims[index].name);
         let mut standings = vec![Standing::Gone; claims.len()];
         let asked = by_name.iter().map(|group| async move {
             let ids: Vec<_> = group.iter().map(|index| claims[*index].id).collect();
@@ -371,7 +362,7 @@ fn refused(lent: &Lent, error: RedisError) -> Trouble {
 /// and then for a while.
 fn keep_ms(line: &Line, at: StoreTime) -> u64 {
     let over = line.parts().map(|part| part.lapses.as_nanos() / 1_000).max().unwrap_or(0);
-    over.max(line.last_epoch()).saturating_sub(at.micros).div_ceil(1_000) + REMEMBER_MS
+    over.max(line.last_epoch()).saturating_sub(at.micros).div_ceil(1_000) + micros(REMEMBER) / 1_000
 }
 
 /// Those who became holders and whose inbox nobody reads. `done` is what `EXEC` answered.
@@ -427,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_line_is_kept_beyond_its_last_lease_and_its_epoch() {
-        assert_eq!(keep_ms(&Line::default(), store_time(5)), REMEMBER_MS);
-        assert_eq!(keep_ms(&Line::from_parts(7_001, []), store_time(5_000)), REMEMBER_MS + 3);
+        assert_eq!(keep_ms(&Line::default(), store_time(5)), 600_000);
+        assert_eq!(keep_ms(&Line::from_parts(7_001, []), store_time(5_000)), 600_003);
     }
 }

@@ -1,15 +1,14 @@
 //! Whoever goes away leaves nothing behind.
 
 use std::{
-    future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
 
 use crate::{
     Guard, Locks, Result,
-    testing::suite::{PATIENCE, World},
+    testing::suite::{PATIENCE, World, polled},
 };
 
 super::cases! { "cancel":
@@ -31,23 +30,6 @@ super::cases! { "cancel":
 }
 
 type Asking = Pin<Box<dyn Future<Output = Result<Guard>> + Send>>;
-
-/// Polls a future at most so many times, then drops it. Says what it gave, if it came so far.
-async fn polled<T>(times: u32, work: impl Future<Output = T> + Send) -> Option<T> {
-    let (mut work, mut left) = (Box::pin(work), times);
-    poll_fn(move |context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
 
 /// For how long something runs before it is dropped: turns of the runtime, then time.
 #[derive(Clone, Copy)]

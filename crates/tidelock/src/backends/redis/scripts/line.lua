@@ -16,9 +16,6 @@
 --   <key>:h  sorted set: who holds, by lapse
 local call, sub, format, match = redis.call, string.sub, string.format, string.match
 
--- How long an idle name is remembered, so that a clock that steps back does not take epochs back.
-local REMEMBER = 600000
-
 local key, now, shard, claims, waiters, lapses, holders, line
 
 local function read(record)

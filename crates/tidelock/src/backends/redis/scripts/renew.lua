@@ -17,7 +17,7 @@ for i = 1, count do
     local ttl = tonumber(string.sub(head, 50, 65))
     if string.sub(head, 34, 49) + ttl > now_text + 0 then
       redis.call('SET', at, string.sub(head, 1, 33) .. now_text .. string.sub(head, 50), 'PX',
-        math.ceil(ttl / 1000) + 600000)
+        math.ceil(ttl / 1000) + REMEMBER)
       a, b, c = 1, tonumber(string.sub(head, 83, 98)), ttl
     end
   elseif kind_here == 76 then
