@@ -13,6 +13,8 @@ mod figures;
 #[cfg(feature = "testing")]
 #[path = "file_store/inside.rs"]
 mod inside;
+#[path = "common/worker.rs"]
+mod process;
 #[path = "file_store/processes.rs"]
 mod processes;
 #[path = "file_store/sale.rs"]

@@ -28,6 +28,8 @@ mod fitness;
 mod login;
 #[path = "redis_store/network.rs"]
 mod network;
+#[path = "common/worker.rs"]
+mod process;
 #[path = "redis_store/processes.rs"]
 mod processes;
 #[path = "redis_store/restarts.rs"]

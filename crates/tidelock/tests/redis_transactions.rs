@@ -5,14 +5,14 @@
 #![allow(clippy::disallowed_methods, reason = "tests run tasks of their own")]
 #![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
+#[path = "common/worker.rs"]
+mod process;
 #[path = "redis_transactions/worker.rs"]
 mod worker;
 
 use std::{
-    future::poll_fn,
-    pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use tidelock::{
         Share, Standing,
     },
     backends::redis::{RedisBackend, RedisConfig},
+    testing::suite::polled,
 };
 use worker::{NAME, Worker};
 
@@ -187,23 +188,6 @@ async fn a_try_behind_the_dead_holds_at_once() {
     let entered = alive.backend.enter(&claim, Ask::Try).await.unwrap();
     assert!(matches!(entered, Entered::Held(_)), "{entered:?}");
     assert_eq!(alive.look(NAME).await.unwrap().waiters.len(), 0);
-}
-
-/// Polls a future at most so many times, then drops it. Says what it gave, if it came so far.
-async fn polled<T>(times: u32, work: impl Future<Output = T> + Send) -> Option<T> {
-    let (mut work, mut left) = (pin!(work), times);
-    poll_fn(move |context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match work.as_mut().poll(context) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// No connection has a transaction open, and there are not more than a client may have.

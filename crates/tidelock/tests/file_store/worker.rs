@@ -1,25 +1,22 @@
-//! Worker processes: this test binary, started again with a job in its environment.
+//! What worker processes do on the store in files.
 
 use std::{
+    fmt,
     fs::{self, OpenOptions},
-    io::{BufRead, BufReader, Lines, Write},
+    io::Write,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
-use rustix::process::WaitOptions;
 use tidelock::{Locks, backend::ClientId, clock::Clock};
 
 use super::sale;
+pub(crate) use crate::process::{Job, Worker, say};
 
 /// The lock that workers share.
 pub(crate) const NAME: &str = "the lock";
-
-const JOB: &str = "TIDELOCK_TEST_JOB";
-const DIRECTORY: &str = "TIDELOCK_TEST_DIRECTORY";
-const TTL: &str = "TIDELOCK_TEST_TTL";
 
 /// A directory for one test, removed with it.
 #[derive(Debug)]
@@ -52,18 +49,14 @@ impl Drop for Folder {
     }
 }
 
-/// A worker process. Killed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    pub(crate) child: Child,
-    said: Lines<BufReader<ChildStdout>>,
+/// Where the files are, as workers are told it.
+impl fmt::Display for Folder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
 }
 
 impl Worker {
-    pub(crate) fn start(folder: &Folder, job: &str, ttl: Duration) -> Self {
-        Self::start_as(folder, job, ttl, None).unwrap()
-    }
-
     pub(crate) fn start_as(
         folder: &Folder,
         job: &str,
@@ -84,79 +77,19 @@ impl Worker {
         command.env("TIDELOCK_FAULT", fault);
         Self::run(command, folder, job, ttl).unwrap()
     }
-
-    /// Starts a worker with a command that runs this program.
-    pub(crate) fn run(
-        mut command: Command,
-        folder: &Folder,
-        job: &str,
-        ttl: Duration,
-    ) -> std::io::Result<Self> {
-        command
-            .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
-            .env(JOB, job)
-            .env(DIRECTORY, &folder.0)
-            .env(TTL, ttl.as_millis().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit());
-        let mut child = command.spawn()?;
-        let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Ok(Self { child, said })
-    }
-
-    /// Tells a worker that waits for it to go on.
-    pub(crate) fn tell(&mut self) {
-        drop(self.child.stdin.take());
-    }
-
-    /// Waits until the worker says something that begins so, and gives the rest.
-    pub(crate) fn hear(&mut self, beginning: &str) -> String {
-        for line in self.said.by_ref() {
-            let line = line.unwrap();
-            if let Some(rest) = line.strip_prefix('@').and_then(|line| line.strip_prefix(beginning)) {
-                return rest.trim().to_owned();
-            }
-        }
-        panic!("the worker ended without saying {beginning:?}")
-    }
-
-    /// Waits until the worker is stopped.
-    pub(crate) fn wait_until_stopped(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let (_, status) = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
-        assert!(status.stopped(), "{status:?}");
-    }
-
-    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// What a worker does, if this process is one.
 pub(crate) fn work() {
-    let Ok(job) = std::env::var(JOB) else { return };
-    let folder = PathBuf::from(std::env::var_os(DIRECTORY).unwrap());
-    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let Some(job) = Job::of_this_process() else { return };
+    let (folder, ttl) = (PathBuf::from(&job.place), job.ttl);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let locks = match Locks::connect(&format!("file:{}", folder.join("locks").display())).await {
             Ok(locks) => locks,
             Err(error) => return say(&format!("refused {error}")),
         };
-        match job.split_once(' ').unwrap_or((&job, "")) {
+        match job.words() {
             ("hold", _) => hold(&locks, ttl).await,
             ("read", _) => read_until_told(&locks, ttl).await,
             ("pass", _) => hold_until_told(&locks, ttl).await,
@@ -167,11 +100,6 @@ pub(crate) fn work() {
             other => panic!("no such job: {other:?}"),
         }
     });
-}
-
-pub(crate) fn say(what: &str) {
-    // On a line of its own, whatever the harness wrote before.
-    println!("\n@{what}");
 }
 
 /// Holds until it is killed, and says when it has lost the lock.

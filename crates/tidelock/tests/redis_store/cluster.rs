@@ -7,7 +7,8 @@ use tidelock::{LockState, Locks};
 
 use crate::{
     support::{
-        LONG, Place, SHORT, eventually, got, report, until, until_idle, until_waiting, waiter, within,
+        LONG, Place, SHORT, eventually, got, held_and_waited_for, pass_on, report, until, until_idle,
+        until_waiting, waiter, within,
     },
     witness::{Rush, Storm},
 };
@@ -110,9 +111,7 @@ async fn a_fail_over_in_good_order_keeps_the_lock_and_its_waiters() {
     let place = Place::on(cluster.url());
     let name = &*place.prefix;
     let (locks, other, stranger) = line(&place).await;
-    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, name, LONG);
-    until_waiting(&stranger, name, 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &other, name).await;
     let old = cluster.master_of_key(&place.key(name)).unwrap();
     cluster.fail_over(old).unwrap();
     until_waiting(&stranger, name, 1).await;
@@ -169,14 +168,7 @@ async fn a_slot_that_moves_takes_the_waiters_along_in_order() {
     until_waiting(&locks, name, 3).await;
     // A client that cannot be told is passed over: all of them listen there before the lock moves.
     eventually("all clients listen at the new master", || place.shard_listeners(to) == 4).await;
-    let mut token = guard.token();
-    guard.release().await.unwrap();
-    for waiter in waiters {
-        let next = got(waiter).await;
-        assert!(next.token() > token);
-        token = next.token();
-        next.release().await.unwrap();
-    }
+    pass_on(guard, waiters).await;
 }
 
 /// Redis serves no command there about several keys of which one is missing. So whatever one key suffices
@@ -215,9 +207,7 @@ async fn a_line_whose_keys_are_torn_apart_goes_on_when_they_are_together_again()
     let place = Place::on(cluster.url());
     let name = &*place.prefix;
     let (locks, other, stranger) = line(&place).await;
-    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, name, LONG);
-    until_waiting(&stranger, name, 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &other, name).await;
     let slot = cluster.slot_of_key(&place.key(name)).unwrap();
     let to = another_master(&cluster, cluster.master_of_slot(slot).unwrap());
     let half_way = cluster.begin_slot_move(slot, to).unwrap();

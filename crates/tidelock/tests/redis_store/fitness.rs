@@ -3,7 +3,7 @@
 use test_servers::Redis;
 
 use crate::support::{
-    LONG, NAME, Place, got, is_one_sentence, shared, until_idle, until_waiting, waiter, within,
+    LONG, NAME, Place, got, held_and_waited_for, is_one_sentence, shared, until_idle, within,
 };
 
 trials! {
@@ -34,9 +34,7 @@ async fn a_server_without_memory_says_so_and_nothing_is_leaked() {
     let server = Redis::new().start().unwrap();
     let place = Place::on(server.url());
     let (locks, other) = (place.connect().await, place.connect().await);
-    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, NAME, LONG);
-    until_waiting(&locks, NAME, 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let error = within("it is said", locks.mutex("another").lock()).await.unwrap_err();
     is_one_sentence(&error);

@@ -7,7 +7,8 @@ use tidelock::{LockState, Locks};
 
 use crate::{
     support::{
-        LONG, NAME, Place, SHORT, eventually, got, shared, until, until_idle, until_waiting, waiter, within,
+        LONG, NAME, Place, SHORT, Waiter, eventually, got, shared, until, until_idle, until_waiting, waiter,
+        within,
     },
     witness::{Storm, Witness},
 };
@@ -67,14 +68,25 @@ async fn a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_
     until_idle(&other, NAME).await;
 }
 
+/// A lock that is held, one that waits for it behind the proxy, and another one behind that.
+async fn two_wait(
+    place: &Place,
+    other: &Locks,
+    behind: &Locks,
+    ttl: Duration,
+) -> (tidelock::Guard, Waiter, Waiter) {
+    let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let first = waiter(behind, NAME, ttl);
+    until_waiting(other, NAME, 1).await;
+    let second = waiter(&place.connect().await, NAME, LONG);
+    until_waiting(other, NAME, 2).await;
+    (guard, first, second)
+}
+
 async fn a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place() {
     let place = Place::shared();
     let (proxy, behind, other) = two(&place).await;
-    let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let first = waiter(&behind, NAME, LONG);
-    until_waiting(&other, NAME, 1).await;
-    let second = waiter(&place.connect().await, NAME, LONG);
-    until_waiting(&other, NAME, 2).await;
+    let (guard, first, second) = two_wait(&place, &other, &behind, LONG).await;
     proxy.cut();
     eventually("the server knows", || place.listeners(&shared()) == 2).await;
     proxy.heal().unwrap();
@@ -89,11 +101,7 @@ async fn a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place() {
 async fn a_waiter_that_is_cut_off_when_its_turn_comes_is_passed_over_and_asks_again() {
     let place = Place::shared();
     let (proxy, behind, other) = two(&place).await;
-    let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let first = waiter(&behind, NAME, LONG);
-    until_waiting(&other, NAME, 1).await;
-    let second = waiter(&place.connect().await, NAME, LONG);
-    until_waiting(&other, NAME, 2).await;
+    let (guard, first, second) = two_wait(&place, &other, &behind, LONG).await;
     proxy.cut();
     eventually("the server knows", || place.listeners(&shared()) == 2).await;
     guard.release().await.unwrap();
@@ -107,11 +115,7 @@ async fn a_waiter_that_is_cut_off_when_its_turn_comes_is_passed_over_and_asks_ag
 async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again() {
     let place = Place::shared();
     let (proxy, behind, other) = two(&place).await;
-    let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let first = waiter(&behind, NAME, SHORT);
-    until_waiting(&other, NAME, 1).await;
-    let second = waiter(&place.connect().await, NAME, LONG);
-    until_waiting(&other, NAME, 2).await;
+    let (guard, first, second) = two_wait(&place, &other, &behind, SHORT).await;
     proxy.cut();
     until(&other, NAME, |view| view.waiters.len() == 1).await;
     guard.release().await.unwrap();

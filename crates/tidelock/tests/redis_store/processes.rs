@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use rustix::process::Signal;
+
 use crate::{
     support::{
         LONG, NAME, Place, SHORT, eventually, got, report, shared, until, until_idle, until_waiting, waiter,
@@ -21,7 +23,7 @@ trials! {
 async fn a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends() {
     let place = Place::shared();
     let locks = place.connect().await;
-    let mut holder = Worker::start(&place, SHORT);
+    let mut holder = Worker::start(&place.url(), "hold", SHORT);
     let before: u64 = holder.hear("held").parse().unwrap();
     let waiting = waiter(&locks, NAME, LONG);
     until_waiting(&locks, NAME, 1).await;
@@ -38,7 +40,7 @@ async fn waiters_killed_with_9_delay_nobody() {
     let place = Place::shared();
     let locks = place.connect().await;
     let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let mut dead: Vec<_> = (0..3).map(|_| Worker::start(&place, 20 * LONG)).collect();
+    let mut dead: Vec<_> = (0..3).map(|_| Worker::start(&place.url(), "hold", 20 * LONG)).collect();
     until_waiting(&locks, NAME, 3).await;
     let waiting = waiter(&place.connect().await, NAME, LONG);
     until_waiting(&locks, NAME, 4).await;
@@ -52,12 +54,12 @@ async fn waiters_killed_with_9_delay_nobody() {
 async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on() {
     let place = Place::shared();
     let locks = place.connect().await;
-    let mut holder = Worker::start(&place, SHORT);
+    let mut holder = Worker::start(&place.url(), "hold", SHORT);
     let before: u64 = holder.hear("held").parse().unwrap();
-    holder.stop();
+    holder.signal(Signal::STOP);
     let guard = within("the lease ends", locks.mutex(NAME).ttl(LONG).lock()).await.unwrap();
     assert!(guard.token().get() > before);
-    holder.go_on();
+    holder.signal(Signal::CONT);
     assert!(holder.hear("lost").contains(NAME));
     assert!(guard.is_held());
     guard.release().await.unwrap();

@@ -11,7 +11,8 @@ use tidelock::{
 
 use crate::{
     support::{
-        LONG, NAME, Place, SHORT, eventually, got, report, until, until_idle, until_waiting, waiter, within,
+        LONG, NAME, Place, SHORT, eventually, got, pass_on, report, until, until_idle, until_waiting, waiter,
+        within,
     },
     witness::Witness,
 };
@@ -20,6 +21,7 @@ trials! {
     after_a_kill_with_a_durable_file_the_lock_is_still_held_and_waiters_keep_their_order,
     after_a_kill_with_a_durable_file_tokens_do_not_go_back,
     a_server_that_forgot_grants_nothing_until_the_longest_lease_is_over,
+    a_holder_hears_that_the_server_forgot_as_soon_as_it_is_back,
     whoever_waited_on_a_server_that_forgot_hears_why_and_may_ask_again,
     a_lock_that_somebody_deletes_is_seen_as_held_twice_by_the_witness,
     a_server_paused_for_less_than_the_ttl_costs_nobody_a_lock,
@@ -45,14 +47,7 @@ async fn after_a_kill_with_a_durable_file_the_lock_is_still_held_and_waiters_kee
     assert!(guard.is_held());
     // A client that cannot be told is passed over: all of them are back before the lock moves.
     eventually("all clients listen again", || place.listeners(&server) == 5).await;
-    let mut token = guard.token();
-    guard.release().await.unwrap();
-    for waiter in waiters {
-        let next = got(waiter).await;
-        assert!(next.token() > token);
-        token = next.token();
-        next.release().await.unwrap();
-    }
+    pass_on(guard, waiters).await;
 }
 
 async fn after_a_kill_with_a_durable_file_tokens_do_not_go_back() {
@@ -139,6 +134,16 @@ async fn nothing_is_granted_until_the_longest_lease_is_over(scripting: &str) {
     }
     report(&format!("a server that forgot refused {refused} tries, and no two held at once"));
     assert!(refused > 0);
+}
+
+async fn a_holder_hears_that_the_server_forgot_as_soon_as_it_is_back() {
+    let server = Redis::new().start().unwrap();
+    // Its next renewal is far beyond the patience of this test.
+    let guard = Place::on(server.url()).connect().await.mutex(NAME).ttl(20 * LONG).lock().await.unwrap();
+    server.kill().unwrap();
+    server.restart().unwrap();
+    let loss = within("it is heard", guard.lost()).await;
+    assert!(loss.is_lost(), "{loss}");
 }
 
 async fn whoever_waited_on_a_server_that_forgot_hears_why_and_may_ask_again() {

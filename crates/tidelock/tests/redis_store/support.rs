@@ -188,13 +188,16 @@ pub(crate) async fn until_idle(locks: &Locks, name: &str) {
 }
 
 /// A task that waits for a lock.
-pub(crate) fn waiter(locks: &Locks, name: &str, ttl: Duration) -> JoinHandle<tidelock::Result<Guard>> {
+pub(crate) type Waiter = JoinHandle<tidelock::Result<Guard>>;
+
+/// A task that waits for a lock.
+pub(crate) fn waiter(locks: &Locks, name: &str, ttl: Duration) -> Waiter {
     let mutex = locks.mutex(name).ttl(ttl);
     tokio::spawn(async move { mutex.lock().await })
 }
 
 /// What came of a task that waits.
-pub(crate) async fn got(waiter: JoinHandle<tidelock::Result<Guard>>) -> Guard {
+pub(crate) async fn got(waiter: Waiter) -> Guard {
     within("the waiter holds", waiter).await.unwrap().unwrap()
 }
 
@@ -208,4 +211,24 @@ pub(crate) fn is_one_sentence(error: &Error) {
 /// A step of a trial that is worth knowing, on a line of its own.
 pub(crate) fn report(text: &str) {
     println!("\n  {text}");
+}
+
+/// Gives a lock back, and each of those who wait gets it in turn, with a larger token.
+pub(crate) async fn pass_on(held: Guard, waiters: Vec<Waiter>) {
+    let mut token = held.token();
+    held.release().await.unwrap();
+    for waiter in waiters {
+        let next = got(waiter).await;
+        assert!(next.token() > token);
+        token = next.token();
+        next.release().await.unwrap();
+    }
+}
+
+/// A lock that one client holds and another waits for.
+pub(crate) async fn held_and_waited_for(locks: &Locks, other: &Locks, name: &str) -> (Guard, Waiter) {
+    let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
+    let waiting = waiter(other, name, LONG);
+    until_waiting(locks, name, 1).await;
+    (guard, waiting)
 }

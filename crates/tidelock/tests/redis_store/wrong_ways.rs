@@ -13,7 +13,8 @@ use tidelock::{
 
 use crate::{
     support::{
-        LONG, NAME, Place, SHORT, eventually, got, report, shared, until_idle, until_waiting, waiter, within,
+        LONG, NAME, Place, SHORT, eventually, got, held_and_waited_for, report, shared, until_idle,
+        until_waiting, waiter, within,
     },
     witness::Witness,
     worker::Worker,
@@ -174,7 +175,7 @@ async fn an_owner_that_entered_twice_from_two_processes_has_to_leave_twice() {
     let place = Place::shared();
     let (locks, stranger) = (place.connect().await, place.connect().await);
     let guard = locks.mutex(NAME).owner("the job").ttl(LONG).lock().await.unwrap();
-    let mut again = Worker::start_as(&place, SHORT, "the job");
+    let mut again = Worker::start(&place.url(), "hold the job", SHORT);
     again.hear("held");
     let third = locks.mutex(NAME).owner("the job").ttl(LONG).try_lock().await.unwrap().expect("its own");
     guard.release().await.unwrap();
@@ -192,9 +193,7 @@ async fn a_waiter_does_not_poll() {
     let server = Redis::new().start().unwrap();
     let place = Place::on(server.url());
     let (locks, other) = (place.connect().await, place.connect().await);
-    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, NAME, LONG);
-    until_waiting(&locks, NAME, 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
     // What scripts call is counted too; what is sent is what costs a network.
     let sent = || -> u64 {
         let stats = server.command(&["INFO", "commandstats"]).unwrap().unwrap();
@@ -249,7 +248,7 @@ async fn no_key_of_a_lock_is_ever_without_an_expiry() {
         until_idle(&locks, name).await;
     }
     check("given back: the epoch is remembered for a while", 4);
-    let mut dead = Worker::start(&place, SHORT);
+    let mut dead = Worker::start(&place.url(), "hold", SHORT);
     dead.hear("held");
     dead.kill();
     check("its holder is dead", 4);

@@ -1,19 +1,14 @@
-//! Worker processes: this test binary, started again with a job in its environment.
+//! What worker processes do with transactions.
 
-use std::{
-    io::{BufRead, BufReader, Lines},
-    process::{Child, ChildStdout, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use tidelock::{Locks, clock::Clock};
 
+pub(crate) use crate::process::Worker;
+use crate::process::{Job, say};
+
 /// The lock that workers share.
 pub(crate) const NAME: &str = "the lock";
-
-const JOB: &str = "TIDELOCK_TEST_JOB";
-const URL: &str = "TIDELOCK_TEST_URL";
-const TTL: &str = "TIDELOCK_TEST_TTL";
 
 /// One time that a worker had the lock, on the clock that all processes share.
 #[derive(Clone, Copy, Debug)]
@@ -23,38 +18,7 @@ pub(crate) struct Hold {
     pub(crate) until: u64,
 }
 
-/// A worker process. Killed when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    child: Child,
-    said: Lines<BufReader<ChildStdout>>,
-}
-
 impl Worker {
-    pub(crate) fn start(url: &str, job: &str, ttl: Duration) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["worker_process", "--exact", "--nocapture", "--test-threads=1"])
-            .env(JOB, job)
-            .env(URL, url)
-            .env(TTL, ttl.as_millis().to_string())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Self { child, said }
-    }
-
-    /// Waits until the worker says something that begins so, and gives the rest.
-    pub(crate) fn hear(&mut self, beginning: &str) -> String {
-        for line in self.said.by_ref() {
-            let line = line.unwrap();
-            if let Some(rest) = line.strip_prefix('@').and_then(|line| line.strip_prefix(beginning)) {
-                return rest.trim().to_owned();
-            }
-        }
-        panic!("the worker ended without saying {beginning:?}")
-    }
-
     /// All that a worker of rounds held, when it is done.
     pub(crate) fn holds(mut self) -> Vec<Hold> {
         let count: usize = self.hear("done").parse().unwrap();
@@ -65,28 +29,15 @@ impl Worker {
         };
         (0..count).map(read).collect()
     }
-
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// What a worker does, if this process is one.
 pub(crate) fn work() {
-    let Ok(job) = std::env::var(JOB) else { return };
-    let url = std::env::var(URL).unwrap();
-    let ttl = Duration::from_millis(std::env::var(TTL).unwrap().parse().unwrap());
+    let Some(job) = Job::of_this_process() else { return };
+    let (url, ttl) = (job.place.clone(), job.ttl);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        match job.split_once(' ').unwrap_or((&job, "")) {
+        match job.words() {
             ("hold", _) => hold(&url, ttl).await,
             ("rounds", seconds) => {
                 let time = Duration::from_secs(seconds.parse().unwrap());
@@ -103,11 +54,6 @@ pub(crate) fn work() {
             other => panic!("no such job: {other:?}"),
         }
     });
-}
-
-fn say(what: &str) {
-    // On a line of its own, whatever the harness wrote before.
-    println!("\n@{what}");
 }
 
 /// Holds until it is killed.
