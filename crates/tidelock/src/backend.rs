@@ -182,6 +182,8 @@ pub enum Standing {
     Waiting(Place),
     /// It is not in line: lapsed, left, evicted, or forgotten by the store.
     Gone,
+    /// Nobody knows, though others of the same batch are known: too few of the servers that vote answered.
+    Unknown,
 }
 
 /// Something that happened to a claim, unasked.
@@ -302,8 +304,8 @@ pub struct Abilities {
     pub fair: bool,
     /// Whether a claim of the same owner re-enters from another process.
     pub reentry: bool,
-    /// Whether it counts permits.
-    pub permits: bool,
+    /// Whether it counts permits, or why not.
+    pub permits: Result<(), &'static str>,
     /// The shortest lease it can keep.
     pub min_ttl: Duration,
     /// How many claims one renewal may carry.

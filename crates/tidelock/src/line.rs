@@ -93,7 +93,7 @@ impl Line {
         match self.renew_one(claim.id, at) {
             Standing::Held(grant) => return Entered::Held(grant),
             Standing::Waiting(place) => return Entered::Waiting(place),
-            Standing::Gone => {}
+            Standing::Gone | Standing::Unknown => {}
         }
         if let Some(refusal) = self.mismatch(claim.share) {
             return Entered::Refused(refusal);

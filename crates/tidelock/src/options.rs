@@ -119,8 +119,8 @@ fn check_permits(share: Share, abilities: &Abilities) -> Result<()> {
         "acquiring 0 permits would hold nothing: ask for at least 1".to_owned()
     } else if n > of {
         format!("acquiring {n} of {of} permits can never succeed: ask for at most {of}")
-    } else if !abilities.permits {
-        format!("{} does not count permits: use a mutex or a read-write lock there", abilities.store)
+    } else if let Err(why) = abilities.permits {
+        format!("{} does not count permits: {why}; use a mutex or a read-write lock there", abilities.store)
     } else {
         return Ok(());
     };

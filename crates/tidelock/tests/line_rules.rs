@@ -119,7 +119,7 @@ proptest! {
             match standing {
                 Standing::Held(grant) => prop_assert_eq!(entered, Entered::Held(grant)),
                 Standing::Waiting(place) => prop_assert_eq!(entered, Entered::Waiting(place)),
-                Standing::Gone => panic!("{id} is in line"),
+                Standing::Gone | Standing::Unknown => panic!("{id} is in line"),
             }
             prop_assert_eq!(player.view(), view, "asking again changed something");
         }

@@ -113,8 +113,8 @@ fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
     if !abilities.fair {
         notes.push("waiters get the lock in any order: somebody may wait long".to_owned());
     }
-    if !abilities.permits {
-        notes.push("the store does not count permits: --permits does not work here".to_owned());
+    if let Err(why) = abilities.permits {
+        notes.push(format!("the store does not count permits, so --permits does not work here: {why}"));
     }
     if median > SLOW {
         notes.push(format!("a free lock takes {}: the store is far away or busy", Span(median)));

@@ -109,7 +109,7 @@ impl Row {
             push: abilities.push,
             fair: abilities.fair,
             reentry: abilities.reentry,
-            permits: abilities.permits,
+            permits: abilities.permits.is_ok(),
             min_ttl_ms: u64::try_from(abilities.min_ttl.as_millis()).unwrap_or(u64::MAX),
             renew_batch: abilities.renew_batch,
         };

@@ -92,6 +92,7 @@ impl Engine {
                 self.granted(&leased.claim.name, leased.claim.id, grant, Some(asked), now)
             }
             (None, Standing::Gone) => self.place_lost(leased),
+            (_, Standing::Unknown) => leased.unanswered(now, &self.schedule),
             (Some((held, _)), Standing::Held(grant)) if held.epoch == grant.epoch => {
                 leased.renewed(grant, asked, now, &self.schedule);
             }

@@ -45,6 +45,8 @@ pub(super) struct Cell {
     evicted_for: Option<Arc<str>>,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
+    /// Something moved before it was known that the claim waits: it is worth asking at once.
+    moved: bool,
     /// Where the keeper has it.
     pub(super) spot: Spot,
 }
@@ -68,6 +70,7 @@ impl LeasedClaim {
                 held: None,
                 evicted_for: None,
                 ask_at: None,
+                moved: false,
                 spot: Spot::Nowhere,
             }),
             changed: Notify::new(),
@@ -164,7 +167,9 @@ impl LeasedClaim {
     ) {
         let mut cell = self.cell();
         cell.lease.confirmed(asked, self.claim.ttl, now);
-        cell.ask_at = place.lapse_in.map(|lapse_in| asked + lapse_in).into_iter().chain(ask_at).min();
+        let moved = std::mem::take(&mut cell.moved).then_some(now);
+        let lapses = place.lapse_in.map(|lapse_in| asked + lapse_in);
+        cell.ask_at = [moved, lapses, ask_at].into_iter().flatten().min();
         keeper.put(self, &mut cell, now);
     }
 
@@ -210,6 +215,11 @@ impl LeasedClaim {
         let mut cell = self.cell();
         cell.lease.unanswered(now);
         keeper.put(self, &mut cell, now);
+    }
+
+    /// Asking will be worth it once it is known that the claim waits.
+    pub(super) fn ask_once_it_waits(&self) {
+        self.cell().moved = true;
     }
 
     /// Somebody thinks that asking is worth it.

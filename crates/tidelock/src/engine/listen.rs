@@ -62,8 +62,16 @@ impl Engine {
                 }
             }
             What::Ask => {
-                if let Some(leased) = self.find(news) {
-                    leased.ask_now(self.clock.now(), &self.schedule);
+                let mut shard = self.table.shard(&news.name);
+                let Some(cohort) = shard.get(&news.name).and_then(|line| line.cohort_with(news.id)) else {
+                    return;
+                };
+                match cohort.phase {
+                    Phase::Asking(_) => cohort.leased.ask_once_it_waits(),
+                    Phase::InLine | Phase::Held { .. } => {
+                        cohort.leased.ask_now(self.clock.now(), &self.schedule);
+                    }
+                    Phase::Leaving => {}
                 }
             }
         }

@@ -184,7 +184,7 @@ impl<'a> Play<'a> {
     }
 
     fn share(&mut self, line: usize) -> Share {
-        let permits = self.world.abilities().permits;
+        let permits = self.world.abilities().permits.is_ok();
         match (line, self.rng.below(8)) {
             (_, 0 | 1) => Share::Exclusive,
             (1, _) if permits => Share::Permits { n: self.rng.between(1, 5) as u32, of: 5 },

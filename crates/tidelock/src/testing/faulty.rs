@@ -129,7 +129,7 @@ impl FaultyStore {
             push: true,
             fair: true,
             reentry: true,
-            permits: true,
+            permits: Ok(()),
             min_ttl: Duration::from_millis(20),
             renew_batch: 8,
         };

@@ -23,6 +23,7 @@
 #![allow(clippy::disallowed_methods, reason = "cases play many clients at once, outside of any engine")]
 
 use std::{
+    collections::HashMap,
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -43,7 +44,7 @@ use crate::{
     Guard, Locks, Name, Owner,
     backend::{
         Abilities, Ask, Backend, Claim, ClaimId, ClientId, Entered, Grant, Leave, LockView, News, Place,
-        Scope, Share, Standing,
+        Scope, Share, Standing, What,
     },
     clock::Clock,
     defect::Defects,
@@ -284,6 +285,7 @@ pub struct Raw {
     backend: Arc<dyn Backend>,
     client: ClientId,
     serial: AtomicU64,
+    claims: std::sync::Mutex<HashMap<ClaimId, Arc<Claim>>>,
     news: Mutex<mpsc::UnboundedReceiver<News>>,
     listener: AbortHandle,
 }
@@ -306,7 +308,8 @@ impl Raw {
             }
         });
         let listener = listener.abort_handle();
-        Self { backend, client, serial: AtomicU64::new(1), news: Mutex::new(news), listener }
+        let (serial, claims, news) = (AtomicU64::new(1), std::sync::Mutex::default(), Mutex::new(news));
+        Self { backend, client, serial, claims, news, listener }
     }
 
     /// A new claim of this client, with a [long lease](LONG_TTL).
@@ -316,7 +319,7 @@ impl Raw {
 
     /// A new claim of this client.
     pub fn claim_for(&self, name: &str, share: Share, owner: Option<&str>, ttl: Duration) -> Arc<Claim> {
-        Arc::new(Claim {
+        let claim = Arc::new(Claim {
             id: ClaimId::new(self.client, self.serial.fetch_add(1, Ordering::Relaxed)),
             name: checked(name),
             share,
@@ -324,7 +327,9 @@ impl Raw {
             ttl,
             label: "suite".into(),
             detached: false,
-        })
+        });
+        self.claims.lock().expect("no case panics here").insert(claim.id, Arc::clone(&claim));
+        claim
     }
 
     /// Enters to stay.
@@ -383,9 +388,21 @@ impl Raw {
         self.backend.leave(&claim.name, claim.id, why).await.expect("the store answers");
     }
 
-    /// The next news, if any come within this time.
+    /// The next news, if any come within this time. Asks when it is told to, as the engine does.
     pub async fn news(&self, within: Duration) -> Option<News> {
-        tokio::time::timeout(within, async { self.news.lock().await.recv().await }).await.ok().flatten()
+        loop {
+            let next = async { self.news.lock().await.recv().await };
+            let news = tokio::time::timeout(within, next).await.ok().flatten()?;
+            if news.what != What::Ask {
+                return Some(news);
+            }
+            let claim = self.claims.lock().expect("no case panics here").get(&news.id).cloned();
+            if let Some(claim) = claim
+                && let Standing::Held(grant) = self.stands(&claim).await
+            {
+                return Some(News { what: What::Granted(grant), ..news });
+            }
+        }
     }
 }
 

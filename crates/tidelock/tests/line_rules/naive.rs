@@ -122,7 +122,7 @@ impl Rules for Naive {
         match self.renew(claim.id, at, effects) {
             Standing::Held(grant) => return Entered::Held(grant),
             Standing::Waiting(place) => return Entered::Waiting(place),
-            Standing::Gone => {}
+            Standing::Gone | Standing::Unknown => {}
         }
         if let (Some(asked), Some(agreed)) = (claim.share.capacity(), self.capacity())
             && asked != agreed
@@ -151,7 +151,7 @@ impl Rules for Naive {
         match self.standing(claim.id, at) {
             Standing::Held(grant) => Entered::Held(grant),
             Standing::Waiting(place) => Entered::Waiting(place),
-            Standing::Gone => unreachable!("it was just put there"),
+            Standing::Gone | Standing::Unknown => unreachable!("it was just put there"),
         }
     }
 

@@ -39,7 +39,7 @@ impl FileBackend {
             push: true,
             fair: true,
             reentry: true,
-            permits: true,
+            permits: Ok(()),
             min_ttl: Duration::from_millis(50),
             // Each is a change of its own; together they take less than a millisecond.
             renew_batch: 64,

@@ -32,7 +32,7 @@ impl MemoryBackend {
             push: true,
             fair: true,
             reentry: true,
-            permits: true,
+            permits: Ok(()),
             min_ttl: Duration::from_millis(20),
             renew_batch: 1_000,
         };

@@ -60,7 +60,7 @@ impl RedisBackend {
             push: true,
             fair: true,
             reentry: true,
-            permits: true,
+            permits: Ok(()),
             min_ttl: MIN_TTL,
             // By scripts each takes a few microseconds, in which the server does nothing else; by
             // transactions it takes two round trips on one of a few connections.

@@ -71,7 +71,7 @@ mod needs {
     }
 
     pub(super) fn permits(abilities: &Abilities) -> Result<(), &'static str> {
-        if abilities.permits { Ok(()) } else { Err("this store does not count permits") }
+        abilities.permits.map_err(|_| "this store does not count permits")
     }
 
     pub(super) fn push(abilities: &Abilities) -> Result<(), &'static str> {
