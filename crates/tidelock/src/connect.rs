@@ -28,6 +28,10 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redis+cluster",
     #[cfg(feature = "redis")]
     "rediss+cluster",
+    #[cfg(feature = "redis")]
+    "redlock",
+    #[cfg(feature = "redis")]
+    "redlocks",
 ];
 
 /// Connects the store of a URL on behalf of a client.
@@ -49,6 +53,8 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
         | "rediss+cluster" => redis(url, client).await,
+        #[cfg(feature = "redis")]
+        "redlock" | "redlocks" => redlock(url, client).await,
         other => Err(Error::invalid_url(format!(
             "this build of tidelock has no store for the URL scheme {:?} (it has: {}): mend the URL or enable the crate's feature for that store",
             other.chars().take(32).collect::<String>(),
@@ -80,6 +86,14 @@ async fn redis(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
 
     let backend = RedisBackend::connect(RedisConfig::from_url(url)?, client).await;
     Ok(Arc::new(backend.map_err(|failure| Error::failure("redis", None, &failure))?))
+}
+
+#[cfg(feature = "redis")]
+async fn redlock(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::redlock::{RedlockBackend, RedlockConfig};
+
+    let backend = RedlockBackend::connect(RedlockConfig::from_url(url)?, client).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("redlock", None, &failure))?))
 }
 
 fn memory(rest: &str, client: ClientId) -> Result<Arc<dyn Backend>> {

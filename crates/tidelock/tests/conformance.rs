@@ -14,6 +14,9 @@ mod files;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis;
+#[cfg(feature = "redis")]
+#[path = "conformance/redlock.rs"]
+mod redlock;
 
 use std::{
     any::Any,
@@ -78,6 +81,8 @@ const STANDS: &[Stand] = &[
     Stand { name: "redis_off", runtime: real, open: redis::off, seeds: 4 },
     #[cfg(feature = "redis")]
     Stand { name: "redis_off_cluster", runtime: real, open: redis::off_cluster, seeds: 4 },
+    #[cfg(feature = "redis")]
+    Stand { name: "redlock", runtime: real, open: redlock::five, seeds: 4 },
 ];
 
 /// A runtime whose clock jumps from one timer to the next: no trial waits for real.
@@ -141,7 +146,10 @@ fn main() -> ExitCode {
         Ok(trials) => {
             let conclusion = libtest_mimic::run(&arguments, trials);
             #[cfg(feature = "redis")]
-            redis::stop();
+            {
+                redis::stop();
+                redlock::stop();
+            }
             conclusion.exit_code()
         }
         Err(mistake) => {

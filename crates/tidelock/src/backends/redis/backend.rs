@@ -52,6 +52,7 @@ impl RedisBackend {
             sharded: matches!(config.servers, Place::Cluster(_)),
             clock: Clock::machine(),
             longest_ttl: Default::default(),
+            wary: false,
         });
         let servers = Servers::new(&config, &common)?;
         let abilities = Abilities {
@@ -95,13 +96,13 @@ impl Backend for RedisBackend {
         self.store.note_ttl(claim.ttl);
         let (store, claim) = (Arc::clone(&self.store), Arc::clone(claim));
         let Some((link, live)) = store.at_hand() else {
-            return Call::later(async move { store.enter(&claim, ask).await });
+            return Call::later(async move { store.enter(&claim, ask, None).await });
         };
-        let command = store.enter_command(&claim, ask, Form::plain(&link));
+        let command = store.enter_command(&claim, ask, None, Form::plain(&link));
         Call::later(async move {
             match link.ask_live(live, &command).await {
                 Ok(answer) => codec::entered(&claim, &answer),
-                Err(error) if is_unknown(&error) => Box::pin(store.enter(&claim, ask)).await,
+                Err(error) if is_unknown(&error) => Box::pin(store.enter(&claim, ask, None)).await,
                 Err(error) => Err(classify(&error)),
             }
         })
@@ -114,19 +115,19 @@ impl Backend for RedisBackend {
 
     fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>> {
         let (store, claims) = (Arc::clone(&self.store), claims.to_vec());
-        Call::later(async move { store.renew(&claims).await })
+        Call::later(async move { store.renew(&claims, None).await })
     }
 
     fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
         let (store, name) = (Arc::clone(&self.store), name.clone());
         let Some((link, live)) = store.at_hand() else {
-            return Call::later(async move { store.leave(&name, id, &why).await });
+            return Call::later(async move { store.leave(&name, id, &why, None).await });
         };
-        let command = store.leave_command(&name, id, &why, Form::plain(&link));
+        let command = store.leave_command(&name, id, &why, None, Form::plain(&link));
         Call::later(async move {
             match link.ask_live(live, &command).await {
                 Ok(_) => Ok(()),
-                Err(error) if is_unknown(&error) => Box::pin(store.leave(&name, id, &why)).await,
+                Err(error) if is_unknown(&error) => Box::pin(store.leave(&name, id, &why, None)).await,
                 Err(error) => Err(classify(&error)),
             }
         })

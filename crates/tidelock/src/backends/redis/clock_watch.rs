@@ -27,6 +27,18 @@ struct Seen {
 }
 
 impl ClockWatch {
+    /// Whether the server ever told its time.
+    pub(super) fn is_known(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// What the server's clock says at a moment of ours, about, in microseconds.
+    pub(super) fn estimate(&self, at: Moment) -> Option<u64> {
+        let seen = self.seen?;
+        let nanos = i128::from(at.as_nanos()) + (seen.least + seen.most) / 2;
+        u64::try_from(nanos / 1_000).ok()
+    }
+
     /// Notes a time that the server told between two moments of ours. Fails if its clock jumped since
     /// the last one; the next time is compared with this one.
     pub(super) fn note(

@@ -173,6 +173,17 @@ pub(super) fn standings(value: &Value, count: usize) -> Result<(Vec<Standing>, u
     Ok((standings, natural(numbers[4 * count])))
 }
 
+/// The reply to `raise`: the epoch of the claim, if it holds.
+pub(super) fn raised(value: &Value) -> Result<Option<u64>, Failure> {
+    match value {
+        Value::Nil | Value::Boolean(false) => Ok(None),
+        epoch => {
+            let epoch = text(epoch).and_then(|epoch| epoch.parse().ok());
+            epoch.map(Some).ok_or_else(|| strange("raise"))
+        }
+    }
+}
+
 /// The reply to `look`: nothing if the lock is idle.
 pub(super) fn view(name: &Name, value: &Value) -> Result<Option<LockView>, Failure> {
     let bad = || strange("look");

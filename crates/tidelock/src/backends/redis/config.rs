@@ -77,7 +77,11 @@ impl RedisConfig {
     /// # Errors
     /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
     pub fn from_url(url: &str) -> Result<Self> {
-        let mut url = Url::parse(url)?;
+        Self::from_parts(Url::parse(url)?)
+    }
+
+    /// Reads a URL that was taken apart.
+    pub(in crate::backends) fn from_parts(mut url: Url) -> Result<Self> {
         let (scheme, kind) = url.scheme.split_once('+').unwrap_or((&url.scheme, ""));
         let secure = scheme == "rediss";
         let kind = kind.to_owned();
@@ -171,6 +175,11 @@ impl RedisConfig {
         }
         url.finish(OPTIONS)?;
         Ok(config)
+    }
+
+    /// Whether the server can be one of several that vote.
+    pub(in crate::backends) fn can_vote(&self) -> bool {
+        matches!(self.servers, Place::One(_)) && self.replicas == 0 && self.scripting != Scripting::Off
     }
 
     /// The library of functions that `scripting=functions` calls, for an administrator to load with

@@ -13,6 +13,10 @@ pub(super) struct Fitness {
     pub(super) is_replica: bool,
     /// Whether what it confirmed survives the end of its process.
     pub(super) keeps_data: bool,
+    /// Whether it survives the end of its machine, too; asked only where it matters.
+    pub(super) syncs: bool,
+    /// What its clock said, in microseconds.
+    pub(super) time: Option<u64>,
     policy: String,
     bounded: bool,
     /// It does not tell this user anything about itself.
@@ -25,8 +29,8 @@ impl Fitness {
         Self { silent: true, ..Self::default() }
     }
 
-    /// Reads the answer to `INFO`.
-    pub(super) fn read(info: &str) -> Self {
+    /// Reads the answer to `INFO`. `syncs` was asked elsewhere.
+    pub(super) fn read(info: &str, syncs: bool) -> Self {
         let field = |name: &str| {
             let of_name = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
             info.lines().find_map(of_name).unwrap_or_default()
@@ -36,6 +40,8 @@ impl Fitness {
             uptime: Duration::from_secs(field("uptime_in_seconds").parse().unwrap_or(0)),
             is_replica: field("role") == "slave",
             keeps_data: field("aof_enabled") == "1",
+            syncs,
+            time: field("server_time_usec").parse().ok(),
             policy: field("maxmemory_policy"),
             bounded: field("maxmemory").parse() != Ok(0_u64) && !field("maxmemory").is_empty(),
             silent: false,
@@ -98,15 +104,17 @@ mod tests {
                 "run_id:abc\r\nuptime_in_seconds:7\r\nrole:master\r\naof_enabled:1\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n"
             )
         };
-        let fit = Fitness::read(&info(0, "noeviction").replace('\r', ""));
+        let fit = Fitness::read(&info(0, "noeviction").replace('\r', ""), false);
         assert_eq!((fit.run.as_str(), fit.uptime, fit.is_replica), ("abc", Duration::from_secs(7), false));
         assert!(fit.check(false).is_ok() && fit.concerns().is_empty());
-        let bounded = Fitness::read(&info(1_000, "volatile-lru").replace('\r', ""));
+        let bounded = Fitness::read(&info(1_000, "volatile-lru").replace('\r', ""), false);
         assert!(bounded.check(false).unwrap_err().reason.contains("maxmemory-policy noeviction"));
         assert!(bounded.check(true).is_ok() && bounded.concerns().len() == 1);
-        let young =
-            Fitness::read(&info(0, "noeviction").replace('\r', "").replace("aof_enabled:1", "aof_enabled:0"));
+        let young = Fitness::read(
+            &info(0, "noeviction").replace('\r', "").replace("aof_enabled:1", "aof_enabled:0"),
+            false,
+        );
         assert!(young.concerns()[0].contains("was started 7s ago"), "{:?}", young.concerns());
-        assert!(Fitness::read(&info(0, "allkeys-lru").replace('\r', "")).check(false).is_ok());
+        assert!(Fitness::read(&info(0, "allkeys-lru").replace('\r', ""), false).check(false).is_ok());
     }
 }

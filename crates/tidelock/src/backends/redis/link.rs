@@ -1,7 +1,7 @@
 //! One connection to one server: opened, checked, subscribed, and opened again when it is lost.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -55,6 +55,9 @@ pub(super) struct Common {
     pub(super) clock: Clock,
     /// The longest lease that this client has asked for, in nanoseconds.
     pub(super) longest_ttl: AtomicU64,
+    /// Whether a server that is younger than that grants nothing, though nobody here saw it restart, unless
+    /// it syncs whatever it writes.
+    pub(super) wary: bool,
 }
 
 /// A connection to one server.
@@ -243,11 +246,28 @@ impl Link {
             state.quiet_until = None;
             return Ok(());
         }
-        Err(Failure::unreachable(format!(
-            "{} was restarted and has forgotten who holds what: it grants nothing for another {:?}; set appendonly yes to keep locks over a restart",
-            self.address,
-            until.since(now)
-        )))
+        let left = until.since(now);
+        Err(Failure::unreachable(if self.common.wary {
+            format!(
+                "{} was started a short time ago and may have forgotten who holds what: it has no vote for another {left:.1?}; with appendonly yes and appendfsync always it would have",
+                self.address
+            )
+        } else {
+            format!(
+                "{} was restarted and has forgotten who holds what: it grants nothing for another {left:?}; set appendonly yes to keep locks over a restart",
+                self.address
+            )
+        }))
+    }
+
+    /// What the server's clock says at a moment of ours, about, in microseconds; nothing if it never told.
+    pub(super) fn server_micros(&self, at: Moment) -> Option<u64> {
+        self.state().clock.estimate(at)
+    }
+
+    /// For people.
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 
     /// The connection, made if there is none, and its number.
@@ -279,12 +299,16 @@ impl Link {
             state.number += 1;
             state.number
         };
-        let (connection, fitness) = tokio::time::timeout(CONNECT, self.make(number))
+        let (connection, fitness, asked) = tokio::time::timeout(CONNECT, self.make(number))
             .await
             .unwrap_or_else(|_| Err(Failure::unreachable(format!("no answer within {CONNECT:?}"))))
             .map_err(|failure| self.named(failure))?;
         self.silent_since.store(0, Ordering::Relaxed);
         let mut state = self.state();
+        if let Some(time) = fitness.time.filter(|_| !state.clock.is_known()) {
+            // The first time has nothing to be compared with.
+            let _ = state.clock.note(time, asked, self.common.clock.now());
+        }
         self.note(&mut state, fitness);
         state.live = Some(Live { connection: connection.clone(), shards: HashSet::new() });
         Ok((connection, number))
@@ -295,7 +319,11 @@ impl Link {
         Failure { reason: format!("{}: {}", self.address, failure.reason).into(), ..failure }
     }
 
-    async fn make(self: &Arc<Self>, number: u64) -> Result<(MultiplexedConnection, Fitness), Failure> {
+    /// A connection, what its server says about itself, and when it was asked.
+    async fn make(
+        self: &Arc<Self>,
+        number: u64,
+    ) -> Result<(MultiplexedConnection, Fitness, Moment), Failure> {
         let link = Arc::downgrade(self);
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
@@ -311,9 +339,11 @@ impl Link {
             connection.subscribe(inbox).await.map_err(|error| classify_connecting(&error))?;
         }
         self.functions.store(self.load_functions(&mut connection).await, Ordering::Relaxed);
+        let syncs = self.common.wary && syncs_all(&mut connection).await;
+        let asked = self.common.clock.now();
         let info: Result<String, _> = redis::cmd("INFO").query_async(&mut connection).await;
         let fitness = match info {
-            Ok(info) => Fitness::read(&info),
+            Ok(info) => Fitness::read(&info, syncs),
             // A user with few rights may not ask: then nothing can be said.
             Err(error) if error.code() == Some("NOPERM") => Fitness::silent(),
             Err(error) => return Err(classify_connecting(&error)),
@@ -324,7 +354,7 @@ impl Link {
             ));
         }
         fitness.check(self.common.eviction_allowed)?;
-        Ok((connection, fitness))
+        Ok((connection, fitness, asked))
     }
 
     /// Loads the library of functions, if that is wanted. Says whether the server has it.
@@ -348,7 +378,12 @@ impl Link {
         let known = state.fitness.as_ref().map_or("", |before| before.run.as_str());
         let restarted = !known.is_empty() && known != fitness.run;
         let longest = Duration::from_nanos(self.common.longest_ttl.load(Ordering::Relaxed));
-        if restarted && !fitness.keeps_data && fitness.uptime < longest {
+        let may_forget = if self.common.wary {
+            !fitness.keeps_data || !fitness.syncs
+        } else {
+            restarted && !fitness.keeps_data
+        };
+        if may_forget && fitness.uptime < longest {
             state.quiet_until = Some(self.common.clock.now() + (longest - fitness.uptime));
         }
         state.fitness = Some(fitness);
@@ -379,6 +414,14 @@ impl Link {
         let number = self.state().number;
         self.cut(number, why);
     }
+}
+
+/// Whether a server confirms nothing before it is on the disk. One that does not tell counts as one that does not.
+async fn syncs_all(connection: &mut MultiplexedConnection) -> bool {
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg("appendfsync");
+    let told: Result<HashMap<String, String>, _> = ask.query_async(connection).await;
+    told.is_ok_and(|told| told.values().any(|policy| policy == "always"))
 }
 
 /// A question that waits for its answer. Dropped before it came, it marks the connection as silent.

@@ -15,6 +15,7 @@
 //! | `cluster` | the members that slots are spread over |
 //! | `store` | the verbs |
 //! | `transactions` | the verbs where scripts are forbidden |
+//! | `voter` | one server of several that vote: what `redlock` asks |
 //! | `backend` | the waist |
 
 mod backend;
@@ -31,5 +32,10 @@ mod sentinel;
 mod servers;
 mod store;
 mod transactions;
+mod voter;
 
 pub use self::{backend::RedisBackend, config::RedisConfig};
+pub(super) use self::{
+    store::MIN_TTL,
+    voter::{Ear, Voter},
+};

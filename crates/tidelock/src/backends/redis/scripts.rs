@@ -36,8 +36,9 @@ verb!(ENTER, "enter");
 verb!(RENEW, "renew");
 verb!(LEAVE, "leave");
 verb!(LOOK, "look");
+verb!(RAISE, "raise");
 
-static VERBS: [&Verb; 4] = [&ENTER, &RENEW, &LEAVE, &LOOK];
+static VERBS: [&Verb; 5] = [&ENTER, &RENEW, &LEAVE, &LOOK, &RAISE];
 
 /// Changes with every change of the rules, so that clients of several versions do not call each
 /// other's functions.

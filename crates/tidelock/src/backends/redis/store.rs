@@ -14,7 +14,7 @@ use super::{
     config::{RedisConfig, Scripting},
     errors::{classify, is_unknown},
     link::{Common, Heard, Link},
-    scripts::{ENTER, LEAVE, LOOK, REMEMBER, RENEW, Verb},
+    scripts::{ENTER, LEAVE, LOOK, RAISE, REMEMBER, RENEW, Verb},
     servers::{Form, Servers},
 };
 use crate::{
@@ -25,6 +25,10 @@ use crate::{
 
 /// What the four other keys of a lock end with.
 const OTHERS: [&str; 4] = [":c", ":w", ":x", ":h"];
+
+/// The least epoch that a grant gets; the server's time if nobody says. Servers that vote together get the same
+/// one, so that their epochs do not differ by the time it takes to ask them.
+pub(super) type Floor = Option<u64>;
 
 /// The locks of an installation, as one client sees them.
 #[derive(Debug)]
@@ -50,39 +54,46 @@ impl RedisStore {
         link.may_grant().ok().map(|()| (Arc::clone(link), live))
     }
 
-    pub(super) fn enter_command(&self, claim: &Claim, ask: Ask, form: Form<'_>) -> Cmd {
+    pub(super) fn enter_command(&self, claim: &Claim, ask: Ask, floor: Floor, form: Form<'_>) -> Cmd {
         let mut command = call(&ENTER, form, &self.common.space.key(&claim.name));
         command.arg(Text(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
         command.arg(Text(format_args!("{:016}", micros(claim.ttl)))).arg(keep_millis(claim.ttl));
         command.arg(Text(Tail(claim)));
-        add_shard(&mut command, form);
+        add_floor_and_shard(&mut command, floor, form);
         command
     }
 
-    pub(super) fn leave_command(&self, name: &Name, id: ClaimId, why: &Leave, form: Form<'_>) -> Cmd {
+    pub(super) fn leave_command(
+        &self,
+        name: &Name,
+        id: ClaimId,
+        why: &Leave,
+        floor: Floor,
+        form: Form<'_>,
+    ) -> Cmd {
         let mut command = call(&LEAVE, form, &self.common.space.key(name));
         command.arg(Text(id));
         match why {
             Leave::Evicted(reason) => {
                 command.arg(Text(format_args!("e{reason}")));
             }
-            Leave::Done if form.shard.is_some() => {
+            Leave::Done if form.shard.is_some() || floor.is_some() => {
                 command.arg("");
             }
             Leave::Done => {}
         }
-        add_shard(&mut command, form);
+        add_floor_and_shard(&mut command, floor, form);
         command
     }
 
-    pub(super) async fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
+    pub(super) async fn enter(&self, claim: &Arc<Claim>, ask: Ask, floor: Floor) -> Result<Entered, Failure> {
         let key = self.common.space.key(&claim.name);
         self.servers.link(&key).await?.may_grant()?;
         let before = self.connection_to(&key).await;
         let (entered, confirmed) = if self.scripts_are_off() {
             self.enter_by_transaction(claim, ask).await?
         } else {
-            let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, form)).await?;
+            let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, floor, form)).await?;
             let entered = codec::entered(claim, &answer)?;
             let holds = matches!(entered, Entered::Held(_));
             (entered, if holds { self.confirmed_by_replicas(&key, before).await } else { Ok(()) })
@@ -100,14 +111,14 @@ impl RedisStore {
 
     /// Nobody is to rely on what was granted: gives it back, and says why.
     async fn take_back(&self, claim: &Claim, why: Failure) -> Failure {
-        match self.leave(&claim.name, claim.id, &Leave::Done).await {
+        match self.leave(&claim.name, claim.id, &Leave::Done, None).await {
             Ok(()) => Failure { reason: format!("{}; it was given back", why.reason).into(), ..why },
             // It may still be in line, whatever the reason.
             Err(failure) => Failure::unknown(format!("{}; then: {}", why.reason, failure.reason)),
         }
     }
 
-    pub(super) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
+    pub(super) async fn renew(&self, claims: &[Arc<Claim>], floor: Floor) -> Result<Vec<Standing>, Failure> {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
@@ -117,14 +128,14 @@ impl RedisStore {
         let keys: Vec<_> = claims.iter().map(|claim| self.common.space.key(&claim.name)).collect();
         if !matches!(self.servers, Servers::Cluster(_)) {
             let all: Vec<_> = claims.iter().zip(&keys).collect();
-            return self.renew_together(&all).await;
+            return self.renew_together(&all, floor).await;
         }
         // One command for each slot, all under way at once.
         let by_slot = grouped(keys.len(), |index| cluster::slot(&keys[index]));
         let mut standings = vec![Standing::Gone; claims.len()];
         let asked = by_slot.iter().map(|group| {
             let some: Vec<_> = group.iter().map(|index| (&claims[*index], &keys[*index])).collect();
-            async move { self.renew_together(&some).await }
+            async move { self.renew_together(&some, floor).await }
         });
         for (group, answer) in by_slot.iter().zip(futures_util::future::join_all(asked).await) {
             for (index, standing) in group.iter().zip(answer?) {
@@ -135,7 +146,11 @@ impl RedisStore {
     }
 
     /// Renews claims whose keys are on one server, in one slot where there are slots.
-    async fn renew_together(&self, claims: &[(&Arc<Claim>, &String)]) -> Result<Vec<Standing>, Failure> {
+    async fn renew_together(
+        &self,
+        claims: &[(&Arc<Claim>, &String)],
+        floor: Floor,
+    ) -> Result<Vec<Standing>, Failure> {
         let first = claims[0].1;
         let make = |form: Form<'_>| {
             let mut command = name_of(&RENEW, form);
@@ -147,7 +162,7 @@ impl RedisStore {
             for (claim, _) in claims {
                 command.arg(Text(claim.id));
             }
-            add_shard(&mut command, form);
+            add_floor_and_shard(&mut command, floor, form);
             command
         };
         let before = self.connection_to(first).await;
@@ -161,12 +176,29 @@ impl RedisStore {
         Ok(standings)
     }
 
-    pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
+    /// Raises the epoch of a claim that holds to at least this one. Says which it is then, if it holds.
+    pub(super) async fn raise(&self, name: &Name, id: ClaimId, epoch: u64) -> Result<Option<u64>, Failure> {
+        let key = self.common.space.key(name);
+        let make = |form: Form<'_>| {
+            let mut command = call(&RAISE, form, &key);
+            command.arg(Text(id)).arg(Text(format_args!("{epoch:016}")));
+            command
+        };
+        codec::raised(&self.ask(&RAISE, &key, &make).await?)
+    }
+
+    pub(super) async fn leave(
+        &self,
+        name: &Name,
+        id: ClaimId,
+        why: &Leave,
+        floor: Floor,
+    ) -> Result<(), Failure> {
         if self.scripts_are_off() {
             return self.leave_by_transaction(name, id, why).await;
         }
         let key = self.common.space.key(name);
-        self.ask(&LEAVE, &key, &|form| self.leave_command(name, id, why, form)).await.map(drop)
+        self.ask(&LEAVE, &key, &|form| self.leave_command(name, id, why, floor, form)).await.map(drop)
     }
 
     pub(super) async fn look(&self, scope: &Scope) -> Result<Vec<LockView>, Failure> {
@@ -349,8 +381,18 @@ fn add_keys(command: &mut Cmd, key: &str, form: Form<'_>) {
     }
 }
 
-/// In a cluster, what the channels of clients end with.
-fn add_shard(command: &mut Cmd, form: Form<'_>) {
+/// The least epoch of a grant where it is not the server's time, and what the channels of clients end with in
+/// a cluster.
+fn add_floor_and_shard(command: &mut Cmd, floor: Floor, form: Form<'_>) {
+    match floor {
+        Some(floor) => {
+            command.arg(Text(format_args!("{floor:016}")));
+        }
+        None if form.shard.is_some() => {
+            command.arg("");
+        }
+        None => {}
+    }
     if let Some(shard) = form.shard {
         command.arg(shard);
     }
@@ -362,4 +404,4 @@ fn keep_millis(ttl: Duration) -> u128 {
 }
 
 /// The shortest lease that is worth its messages.
-pub(super) const MIN_TTL: Duration = Duration::from_millis(50);
+pub(in crate::backends) const MIN_TTL: Duration = Duration::from_millis(50);

@@ -2,7 +2,8 @@
 -- KEYS    the lock's key, and in a cluster its four others
 -- ARGV    1 id | 2 ask: q to queue, t to try | 3 ttl, 16 digits | 4 milliseconds to keep the head, at least
 --         5 tail of the record: share, detached, n, of, owner, label
---         6 in a cluster the shard: what channels of clients end with
+--         6 the least epoch of a grant, 16 digits, if it is not the server's time | 7 in a cluster the shard:
+--         what channels of clients end with
 -- Reply   epoch, as text: the claim holds, nobody else is in line
 --         {1, epoch, ttl, waiting} holds | {2, ahead, lapse in or -1} waits | {3} busy
 --         {4, capacity} another capacity is in use | {5, share, n, of} the owner holds only this
@@ -11,15 +12,17 @@ local key_here, id = keys[1], args[1]
 local head = redis.call('GET', key_here)
 local time = redis.call('TIME')
 local now_text = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
+local floor = args[6] or ''
+local least = floor ~= '' and floor or now_text
 local kind_here = head and string.byte(head)
 if kind_here ~= 76 then
   local epoch, keep
   if not head then
-    epoch = now_text
+    epoch = least
   elseif kind_here == 73 then
     epoch = string.sub(head, 2)
     if #epoch ~= 16 or not tonumber(epoch) then return {9} end
-    if epoch < now_text then epoch = now_text else keep = true end
+    if epoch < least then epoch = least else keep = true end
   elseif kind_here == 83 then
     if string.sub(head, 34, 49) + string.sub(head, 50, 65) > now_text + 0 then
       if string.sub(head, 2, 33) == id then
@@ -34,7 +37,7 @@ if kind_here ~= 76 then
       end
     else
       epoch = string.sub(head, 83, 98)
-      if epoch < now_text then epoch = now_text else keep = true end
+      if epoch < least then epoch = least else keep = true end
     end
   end
   if epoch then
@@ -42,16 +45,16 @@ if kind_here ~= 76 then
     if keep then
       -- The clock went back: the epoch goes on from the last one, and is remembered until the clock is past it.
       epoch = string.format('%016d', epoch + 1)
-      px = px + math.ceil((epoch - now_text) / 1000)
+      px = px + math.max(0, math.ceil((epoch - now_text) / 1000))
     end
     redis.call('SET', key_here,
       'S' .. id .. now_text .. args[3] .. now_text .. '1' .. epoch .. now_text .. args[5], 'PX', px)
     return epoch
   end
 end
-if args[6] and #keys == 1 then return {8} end
+if args[7] and #keys == 1 then return {8} end
 --@line
-if not open(key_here, head, now_text + 0, args[6]) then return {9} end
+if not open(key_here, head, now_text + 0, floor, args[7]) then return {9} end
 local answer = renew(id)
 if not answer then
   local c = read(now_text .. args[3] .. now_text .. '0' .. string.rep('0', 32) .. args[5])

@@ -16,7 +16,7 @@
 --   <key>:h  sorted set: who holds, by lapse
 local call, sub, format, match = redis.call, string.sub, string.format, string.match
 
-local key, now, shard, claims, waiters, lapses, holders, line
+local key, now, least, shard, claims, waiters, lapses, holders, line
 
 local function read(record)
   local n, of, owner = match(record, '^(%d*),(%d*)\n([^\n]*)', 84)
@@ -189,7 +189,7 @@ local function take_along(base)
 end
 
 local function next_epoch()
-  line.epoch = math.max(line.epoch + 1, now)
+  line.epoch = math.max(line.epoch + 1, least)
   return line.epoch
 end
 
@@ -223,8 +223,9 @@ local function reap()
 end
 
 -- Opens the line at a key whose head was read; what lapsed is let go.
-local function open(at, head, time, on_shard)
+local function open(at, head, time, floor, on_shard)
   key, now, shard = at, time, on_shard
+  least = floor and tonumber(floor) or now
   claims, waiters, lapses, holders = key .. ':c', key .. ':w', key .. ':x', key .. ':h'
   line = {epoch = 0, held = 0, waiting = 0, bases = 0, used = 0, exclusive = 0, sharing = 0, capacity = 0,
     next = 0, earliest = 0, expires = 0}

@@ -1,6 +1,7 @@
 -- Renews claims, one for each lock, and says how each stands.
 -- KEYS    the locks' keys, in a cluster each with its four others
--- ARGV    1 how many locks | then an id for each lock | then in a cluster the shard, as for enter
+-- ARGV    1 how many locks | then an id for each lock | then the least epoch of a grant and in a cluster the
+--         shard, as for enter
 -- Reply   for each claim four numbers: {1, epoch, ttl, waiting} | {2, ahead, lapse in or -1, 0} | {0, 0, 0, 0} gone;
 --         then the server's time; or {8} all keys are needed
 local time = redis.call('TIME')
@@ -21,7 +22,7 @@ for i = 1, count do
       a, b, c = 1, tonumber(string.sub(head, 83, 98)), ttl
     end
   elseif kind_here == 76 then
-    if args[count + 2] and each == 1 then return {8} end
+    if args[count + 3] and each == 1 then return {8} end
     rest = rest or {}
     rest[#rest + 1] = i
   end
@@ -32,7 +33,7 @@ if not rest then return answers end
 --@line
 for _, i in ipairs(rest) do
   local at = keys[(i - 1) * each + 1]
-  open(at, redis.call('GET', at), now_text + 0, args[count + 2])
+  open(at, redis.call('GET', at), now_text + 0, args[count + 2], args[count + 3])
   local answer = renew(args[i + 1])
   close()
   if answer then

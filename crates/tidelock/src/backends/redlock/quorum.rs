@@ -1,0 +1,215 @@
+//! What follows from votes. Pure: no server, no clock.
+//!
+//! Whatever is missing never counts as a yes: a majority is one of all servers, not of those that answered.
+
+use crate::backend::Ask;
+
+/// What one server says about a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vote {
+    /// It holds here, with this epoch.
+    Holds(u64),
+    /// It is in line here.
+    Waits,
+    /// It was tried, and is not in line here.
+    Busy,
+    /// It can never hold here as it is.
+    Refused,
+    /// It is not in line here.
+    Gone,
+    /// No answer will come, or not in time, or the server has no vote.
+    Nothing,
+    /// The answer is awaited.
+    Awaited,
+}
+
+/// The token of a claim that a majority lets hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) epoch: u64,
+    /// Whether a majority has it, so that every later grant is larger. Else it has to be written to one.
+    pub(super) agreed: bool,
+}
+
+/// What became of entering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Holds(Token),
+    Waits,
+    Busy,
+    /// It was tried and holds on some servers. Perhaps nobody has a majority.
+    Split,
+    Refused,
+    /// Too few servers answered.
+    Failed,
+}
+
+/// How a claim stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stand {
+    Holds(Token),
+    Waits,
+    Gone,
+    /// Too few servers answered.
+    Unknown,
+}
+
+/// More than half of all.
+pub(super) fn majority(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+fn count(votes: &[Vote], which: impl Fn(&Vote) -> bool) -> usize {
+    votes.iter().filter(|vote| which(vote)).count()
+}
+
+/// The token of a majority that holds; nothing if there is none.
+fn token(votes: &[Vote]) -> Option<Token> {
+    let needed = majority(votes.len());
+    let epoch = |vote: &Vote| if let Vote::Holds(epoch) = vote { Some(*epoch) } else { None };
+    if votes.iter().filter_map(epoch).count() < needed {
+        return None;
+    }
+    let shared = |one: &u64| votes.iter().filter_map(epoch).filter(|other| other == one).count() >= needed;
+    if let Some(epoch) = votes.iter().filter_map(epoch).find(shared) {
+        return Some(Token { epoch, agreed: true });
+    }
+    let epoch = votes.iter().filter_map(epoch).max()?;
+    Some(Token { epoch, agreed: false })
+}
+
+/// What became of entering; nothing while answers that matter are awaited.
+pub(super) fn entry(votes: &[Vote], ask: Ask) -> Option<Entry> {
+    if let Some(token) = token(votes) {
+        return Some(Entry::Holds(token));
+    }
+    let needed = majority(votes.len());
+    let silent = count(votes, |vote| matches!(vote, Vote::Nothing | Vote::Gone));
+    if silent > votes.len() - needed {
+        return Some(Entry::Failed);
+    }
+    if votes.contains(&Vote::Awaited) {
+        return None;
+    }
+    let holds = count(votes, |vote| matches!(vote, Vote::Holds(_)));
+    let waits = count(votes, |vote| *vote == Vote::Waits);
+    Some(match ask {
+        Ask::Queue if holds + waits >= needed => Entry::Waits,
+        _ if votes.contains(&Vote::Refused) => Entry::Refused,
+        Ask::Queue => Entry::Failed,
+        Ask::Try if holds + waits > 0 => Entry::Split,
+        Ask::Try => Entry::Busy,
+    })
+}
+
+/// How a claim stands; nothing while answers that matter are awaited. `held` says that it held before: then it
+/// does so no more as soon as a majority can do without it.
+pub(super) fn stand(votes: &[Vote], held: bool) -> Option<Stand> {
+    if let Some(token) = token(votes) {
+        return Some(Stand::Holds(token));
+    }
+    let needed = majority(votes.len());
+    let without = count(votes, |vote| *vote == Vote::Gone || held && *vote == Vote::Waits);
+    if without > votes.len() - needed {
+        return Some(Stand::Gone);
+    }
+    if votes.contains(&Vote::Awaited) {
+        return None;
+    }
+    let in_line = count(votes, |vote| matches!(vote, Vote::Holds(_) | Vote::Waits));
+    Some(if in_line >= needed && !held { Stand::Waits } else { Stand::Unknown })
+}
+
+/// Whether enough servers did what had to be done; nothing while answers that matter are awaited.
+pub(super) fn done(votes: &[Option<bool>]) -> Option<bool> {
+    let (yes, needed) = (votes.iter().filter(|vote| **vote == Some(true)).count(), majority(votes.len()));
+    let awaited = votes.iter().filter(|vote| vote.is_none()).count();
+    (awaited == 0 || yes + awaited < needed).then_some(yes >= needed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Vote::{Awaited as A, Busy as B, Gone as G, Nothing as N, Refused as R, Waits as W},
+        *,
+    };
+
+    const fn h(epoch: u64) -> Vote {
+        Vote::Holds(epoch)
+    }
+
+    fn holds(epoch: u64, agreed: bool) -> Option<Entry> {
+        Some(Entry::Holds(Token { epoch, agreed }))
+    }
+
+    #[test]
+    fn entering_needs_a_majority_of_all_servers() {
+        use Ask::{Queue, Try};
+        let table: &[(&[Vote], Ask, Option<Entry>)] = &[
+            (&[h(7), h(7), h(7), A, A], Queue, holds(7, true)),
+            (&[h(7), h(7), A, A, A], Queue, None),
+            // A majority of those that answered is none.
+            (&[h(7), h(7), N, N, A], Queue, None),
+            (&[h(7), h(7), N, N, W], Queue, Some(Entry::Waits)),
+            (&[h(7), h(7), N, N, N], Queue, Some(Entry::Failed)),
+            (&[h(7), N, N, N, A], Try, Some(Entry::Failed)),
+            (&[h(7), h(7)], Queue, holds(7, true)),
+            (&[h(7), N], Queue, Some(Entry::Failed)),
+            (&[h(1), h(1), N, N], Try, Some(Entry::Failed)),
+            // Epochs that differ have to be written back, unless a majority has one.
+            (&[h(7), h(9), h(7), W, W], Queue, holds(9, false)),
+            (&[h(7), h(9), h(7), h(7), W], Queue, holds(7, true)),
+            (&[W, W, W, A, A], Queue, None),
+            (&[W, W, W, h(1), h(1)], Queue, Some(Entry::Waits)),
+            (&[B, B, B, B, B], Try, Some(Entry::Busy)),
+            (&[B, B, B, N, N], Try, Some(Entry::Busy)),
+            (&[B, B, B, h(3), N], Try, Some(Entry::Split)),
+            (&[h(1), h(2), B, B, A], Try, None),
+            (&[R, R, R, R, R], Queue, Some(Entry::Refused)),
+            (&[R, R, h(1), h(1), h(1)], Queue, holds(1, true)),
+            (&[R, R, W, W, W], Queue, Some(Entry::Waits)),
+            (&[R, W, W, N, N], Queue, Some(Entry::Refused)),
+        ];
+        for (votes, ask, expected) in table {
+            assert_eq!(entry(votes, *ask), *expected, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn standing_needs_a_majority_of_all_servers() {
+        let token = |epoch, agreed| Some(Stand::Holds(Token { epoch, agreed }));
+        let table: &[(&[Vote], bool, Option<Stand>)] = &[
+            (&[h(7), h(7), h(7), A, A], true, token(7, true)),
+            (&[h(7), h(7), h(7), G, G], true, token(7, true)),
+            (&[h(7), h(8), h(9), A, A], false, token(9, false)),
+            (&[h(7), h(7), A, A, A], true, None),
+            (&[h(7), h(7), G, N, N], true, Some(Stand::Unknown)),
+            (&[h(7), h(7), G, G, G], true, Some(Stand::Gone)),
+            (&[h(7), h(7), W, G, G], true, Some(Stand::Gone)),
+            (&[h(7), h(7), W, N, N], true, Some(Stand::Unknown)),
+            (&[h(7), h(7), W, N, N], false, Some(Stand::Waits)),
+            (&[G, G, G, A, A], true, Some(Stand::Gone)),
+            (&[G, G, W, W, W], false, Some(Stand::Waits)),
+            (&[W, W, N, N, N], false, Some(Stand::Unknown)),
+            (&[N, N, N, N, N], false, Some(Stand::Unknown)),
+        ];
+        for (votes, held, expected) in table {
+            assert_eq!(stand(votes, *held), *expected, "{votes:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_to_be_done_is_done_by_a_majority_of_all_servers() {
+        let (yes, no) = (Some(true), Some(false));
+        for (votes, expected) in [
+            (vec![yes, yes, yes, no, no], yes),
+            (vec![yes, yes, no, no, no], no),
+            (vec![no, no, no, None, None], no),
+            (vec![yes, yes, yes, None, None], None),
+            (vec![yes, no, None], None),
+        ] {
+            assert_eq!(done(&votes), expected, "{votes:?}");
+        }
+        assert_eq!([1, 2, 3, 4, 5].map(majority), [1, 2, 2, 3, 3]);
+    }
+}

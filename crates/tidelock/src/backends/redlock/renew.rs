@@ -1,0 +1,125 @@
+//! Renewing, and what is known of claims by it.
+
+use std::sync::Arc;
+
+use super::{
+    super::redis::Voter,
+    enter::{grant, middle},
+    quorum::{self, Stand, Vote},
+    round::{Answer, Asked},
+    store::RedlockStore,
+};
+use crate::backend::{Ask, Claim, Failure, Standing};
+
+impl RedlockStore {
+    pub(super) async fn renew(
+        self: &Arc<Self>,
+        claims: &Arc<[Arc<Claim>]>,
+    ) -> Result<Vec<Standing>, Failure> {
+        let Some(ttl) = claims.iter().map(|claim| claim.ttl).min() else { return Ok(Vec::new()) };
+        let held: Vec<_> = claims.iter().map(|claim| self.seats.token(claim.id).is_some()).collect();
+        for claim in claims.iter() {
+            self.seats.asked(claim.id);
+        }
+        let floor = self.floor();
+        let question = |voter: &Arc<Voter>| -> Asked<Vec<Standing>> {
+            let (voter, claims) = (Arc::clone(voter), Arc::clone(claims));
+            Box::pin(async move { voter.renew(&claims, floor).await })
+        };
+        let votes = |answers: &[Answer<Vec<Standing>>], index: usize| -> Vec<Vote> {
+            answers.iter().map(|answer| standing_vote(answer, index)).collect()
+        };
+        let suffices = |answers: &[Answer<Vec<Standing>>]| {
+            (0..claims.len()).all(|index| quorum::stand(&votes(answers, index), held[index]).is_some())
+        };
+        let round = self.ask(Self::limit(ttl), question, suffices).await;
+        self.forget(round.unfinished);
+        let mut standings = Vec::with_capacity(claims.len());
+        for (index, claim) in claims.iter().enumerate() {
+            let votes = votes(&round.answers, index);
+            let stand = quorum::stand(&votes, held[index]).unwrap_or(Stand::Unknown);
+            standings.push(self.stands(claim, index, stand, &votes, &round.answers).await);
+        }
+        if standings.iter().all(|standing| *standing == Standing::Unknown) {
+            return Err(self.failed(&round.answers, |_| true));
+        }
+        Ok(standings)
+    }
+
+    async fn stands(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        index: usize,
+        stand: Stand,
+        votes: &[Vote],
+        answers: &[Answer<Vec<Standing>>],
+    ) -> Standing {
+        let said = answers.iter().filter_map(|answer| match answer {
+            Answer::Here(Ok(standings)) => standings.get(index),
+            _ => None,
+        });
+        match stand {
+            Stand::Holds(token) => {
+                let Ok(epoch) = self.agreed(claim, token).await else { return Standing::Unknown };
+                self.rejoin(claim, votes, Ask::Try);
+                let grants = said.filter_map(|standing| match standing {
+                    Standing::Held(grant) => Some(grant),
+                    _ => None,
+                });
+                Standing::Held(grant(epoch, claim, grants))
+            }
+            Stand::Waits => {
+                self.waits(claim, votes);
+                self.rejoin(claim, votes, Ask::Queue);
+                let places = said.filter_map(|standing| match standing {
+                    Standing::Waiting(place) => Some(place),
+                    _ => None,
+                });
+                Standing::Waiting(middle(places))
+            }
+            Stand::Gone => {
+                // Where it is still in line it would keep others waiting.
+                if self.seats.take(claim.id).is_some()
+                    && votes.iter().any(|vote| matches!(vote, Vote::Holds(_) | Vote::Waits | Vote::Nothing))
+                {
+                    self.leave_later(claim);
+                }
+                Standing::Gone
+            }
+            Stand::Unknown => Standing::Unknown,
+        }
+    }
+
+    /// Enters where a server forgot the claim, or never knew it: one server after the other may be restarted while
+    /// it holds.
+    fn rejoin(self: &Arc<Self>, claim: &Arc<Claim>, votes: &[Vote], ask: Ask) {
+        // Of those that others left behind nobody knows whether they are to stay.
+        if self.seats.claim(claim.id).is_none() {
+            return;
+        }
+        let floor = self.floor();
+        for (server, vote) in votes.iter().enumerate() {
+            if *vote == Vote::Gone && self.voters[server].has_vote().is_ok() {
+                let (voter, claim) = (Arc::clone(&self.voters[server]), Arc::clone(claim));
+                let question = {
+                    let claim = Arc::clone(&claim);
+                    Box::pin(async move { voter.enter(&claim, ask, floor).await })
+                };
+                self.hear_later(server, &claim, question);
+            }
+        }
+    }
+}
+
+fn standing_vote(answer: &Answer<Vec<Standing>>, index: usize) -> Vote {
+    match answer {
+        Answer::Here(Ok(standings)) => match standings.get(index) {
+            Some(Standing::Held(grant)) => Vote::Holds(grant.epoch),
+            Some(Standing::Waiting(_)) => Vote::Waits,
+            Some(Standing::Gone) => Vote::Gone,
+            Some(Standing::Unknown) | None => Vote::Nothing,
+        },
+        Answer::Here(Err(_)) | Answer::Late => Vote::Nothing,
+        Answer::Awaited => Vote::Awaited,
+    }
+}
