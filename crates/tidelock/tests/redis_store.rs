@@ -6,6 +6,7 @@
 //! | `network` | connections are cut, and answers are lost after the command was applied |
 //! | `processes` | holders and waiters are killed, stopped, evicted, or very many |
 //! | `sentinel`, `cluster` | masters are replaced, and slots move |
+//! | `redlock` | some of several servers that vote fail in every way |
 //! | `login`, `rights`, `tls`, `fitness` | servers that refuse, and servers that should be refused |
 //! | `wrong_ways` | the usual mistakes of locks in Redis, which cannot be made here |
 //! | `afterwards` | what all of this left behind on the server that most trials share |
@@ -32,6 +33,8 @@ mod network;
 mod process;
 #[path = "redis_store/processes.rs"]
 mod processes;
+#[path = "redis_store/redlock.rs"]
+mod redlock;
 #[path = "redis_store/restarts.rs"]
 mod restarts;
 #[path = "redis_store/rights.rs"]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let modules = [
         sentinel::trials(),
         cluster::trials(),
+        redlock::trials(),
         restarts::trials(),
         processes::trials(),
         network::trials(),

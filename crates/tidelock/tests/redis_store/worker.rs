@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidelock::Locks;
+use tidelock::{Locks, clock::Clock};
 
 pub(crate) use crate::process::Worker;
 use crate::{
@@ -16,8 +16,11 @@ pub(crate) fn work() -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let locks = Locks::connect(&job.place).await.unwrap();
-        let ("hold", owner) = job.words() else { panic!("no such job: {job:?}") };
-        hold(&locks, job.ttl, owner).await
+        match job.words() {
+            ("hold", owner) => hold(&locks, job.ttl, owner).await,
+            ("turns", turns) => take_turns(&locks, job.ttl, turns.parse().unwrap()).await,
+            _ => panic!("no such job: {job:?}"),
+        }
     });
     true
 }
@@ -33,4 +36,39 @@ async fn hold(locks: &Locks, ttl: Duration, owner: &str) {
     let loss = guard.lost().await;
     say(&format!("lost {loss}"));
     std::future::pending().await
+}
+
+/// Takes the lock so many times, and says from when to when it relied on it each time. A store that does not answer
+/// is asked again.
+async fn take_turns(locks: &Locks, ttl: Duration, turns: usize) {
+    // The same clock in all processes of the machine.
+    let clock = Clock::machine();
+    let mutex = locks.mutex(NAME).ttl(ttl);
+    let (mut taken, mut errors) = (0, 0);
+    while taken < turns {
+        let guard = match mutex.lock().await {
+            Ok(guard) => guard,
+            Err(error) => {
+                eprintln!("{error}");
+                errors += 1;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let from = clock.now();
+        let mut until = from;
+        // Some work, so that there is something to overlap with: it stops when the lock is lost.
+        for _ in 0..4 {
+            let now = clock.now();
+            if !guard.is_held() {
+                break;
+            }
+            until = now;
+            tokio::time::sleep(Duration::from_micros(250)).await;
+        }
+        say(&format!("turn {} {} {}", from.as_nanos(), until.as_nanos(), guard.token()));
+        taken += 1;
+        let _ = guard.release().await;
+    }
+    say(&format!("done {errors}"));
 }

@@ -5,7 +5,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::backend::{Claim, ClaimId};
+use crate::{
+    backend::{Claim, ClaimId},
+    name::Name,
+};
 
 /// The claims of a client that may be in line.
 #[derive(Debug)]
@@ -74,6 +77,13 @@ impl Seats {
 
     pub(super) fn claim(&self, id: ClaimId) -> Option<Arc<Claim>> {
         self.lock().get(&id).map(|seat| Arc::clone(&seat.claim))
+    }
+
+    /// Every claim that may be in line.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Name, ClaimId)> {
+        let seats = self.lock();
+        let all: Vec<_> = seats.values().map(|seat| (seat.claim.name.clone(), seat.claim.id)).collect();
+        all.into_iter()
     }
 
     /// The token of a claim that holds.

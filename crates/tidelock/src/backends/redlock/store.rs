@@ -1,6 +1,7 @@
 //! The verbs, on all servers at once.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
     sync::{Arc, Mutex, PoisonError},
     task::Poll,
@@ -46,6 +47,8 @@ pub(super) struct Ears {
     ears: Vec<Ear>,
     later: UnboundedReceiver<Later>,
     under_way: FuturesUnordered<Later>,
+    /// What is to be told next.
+    news: VecDeque<News>,
 }
 
 impl std::fmt::Debug for Ears {
@@ -76,7 +79,7 @@ impl RedlockStore {
             later,
         });
         store.connect_all().await?;
-        Ok((store, Ears { ears, later: work, under_way: FuturesUnordered::new() }))
+        Ok((store, Ears { ears, later: work, under_way: FuturesUnordered::new(), news: VecDeque::new() }))
     }
 
     /// Connects as many servers as are there. A mistake in the URL is said now, not when the first lock is wanted.
@@ -324,7 +327,9 @@ impl RedlockStore {
                     }
                     reasons.push(failure.reason.to_string());
                 }
-                Answer::Late | Answer::Awaited => {
+                // The others were enough to know.
+                Answer::Awaited => kind = FailureKind::Unknown,
+                Answer::Late => {
                     kind = FailureKind::Unknown;
                     reasons.push(no_answer(voter).reason.to_string());
                 }
@@ -337,6 +342,9 @@ impl RedlockStore {
     pub(super) async fn wait(self: &Arc<Self>, ears: &mut Ears) -> Result<News, Failure> {
         poll_fn(|context| {
             loop {
+                if let Some(news) = ears.news.pop_front() {
+                    return Poll::Ready(Ok(news));
+                }
                 let mut is_idle = true;
                 while let Poll::Ready(Some(work)) = ears.later.poll_recv(context) {
                     ears.under_way.push(work);
@@ -356,9 +364,15 @@ impl RedlockStore {
                                 return Poll::Ready(Ok(news));
                             }
                         }
-                        Err(failure) => {
+                        // What it said unasked may have been missed. That of the others was not, and
+                        // whoever listens has to go on listening: not a failure.
+                        Err(_) => {
                             self.mend();
-                            return Poll::Ready(Err(failure));
+                            ears.news.extend(self.seats.all().map(|(name, id)| News {
+                                name,
+                                id,
+                                what: What::Ask,
+                            }));
                         }
                     }
                 }
