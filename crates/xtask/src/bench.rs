@@ -9,7 +9,9 @@ mod contest;
 mod crowd;
 mod duel;
 mod files;
+mod peers;
 mod redis;
+mod redlock;
 mod report;
 
 use std::{fs, thread, time::Duration};
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
-    /// Only this store: memory, file, redis
+    /// Only this store: memory, file, redis, redlock
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
     /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
@@ -111,8 +113,12 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
         rows.extend(redis::rows(effort, &progress, scenario)?);
     }
+    if wanted("redlock") {
+        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
+        rows.extend(redlock::rows(effort, &progress, scenario)?);
+    }
     if rows.is_empty() {
-        return Err("no such store: there are memory, file and redis".to_owned());
+        return Err("no such store: there are memory, file, redis and redlock".to_owned());
     }
     drop(progress);
     if args.json {

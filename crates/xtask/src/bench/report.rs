@@ -77,11 +77,25 @@ impl Row {
         Self { scenario, unit, ours, reference: None, ratio: None, bar, met }
     }
 
+    /// A comparison that could not be made, and why.
+    pub(super) fn missing(scenario: String, why: &str) -> Self {
+        let (unit, ours) = (Unit::Plain, Spread::of(Vec::new()));
+        Self {
+            scenario,
+            unit,
+            ours,
+            reference: None,
+            ratio: None,
+            bar: format!("missing: {why}"),
+            met: false,
+        }
+    }
+
     fn cells(&self) -> [String; 6] {
         let none = || "–".to_owned();
         [
             self.scenario.clone(),
-            self.unit.show(self.ours.median),
+            if self.ours.median.is_nan() { none() } else { self.unit.show(self.ours.median) },
             self.reference.map_or_else(none, |spread| self.unit.show(spread.median)),
             self.ratio
                 .map_or_else(none, |Spread { median, min, max }| format!("{median:.2} ({min:.2}–{max:.2})")),
