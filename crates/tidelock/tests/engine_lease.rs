@@ -133,21 +133,27 @@ async fn max_hold_ends_a_hold_and_gives_it_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pushed_grant_counts_from_when_it_was_last_known_to_wait() {
-    let store = store(INSTANT);
-    let (a, b) = (client(&store, 1), client(&store, 2));
-    let first = a.locks.mutex("x").lock().await.unwrap();
-    let waits = b.locks.clone();
-    let second = tokio::spawn(async move {
-        let guard = waits.mutex("x").lock().await.unwrap();
-        // Looked at before the renewal that follows at once is answered.
-        (guard.valid_for(), guard)
-    });
-    sleep(Duration::from_millis(1_500)).await;
-    first.release().await.unwrap();
-    let (at_first, second) = second.await.unwrap();
-    assert!(at_first <= TTL * 99 / 100 - Duration::from_millis(1_500), "{at_first:?}");
-    sleep(Duration::from_millis(50)).await;
-    assert!(second.valid_for() > TTL * 98 / 100, "renewed at once, {:?}", second.valid_for());
+    // More than an eighth of the short lease is gone by then, and little of the long one.
+    for (ttl, at_once) in [(Duration::from_secs(10), true), (TTL, false)] {
+        let store = store(INSTANT);
+        let (a, b) = (client(&store, 1), client(&store, 2));
+        let first = a.locks.mutex("x").lock().await.unwrap();
+        let waits = b.locks.clone();
+        let second = tokio::spawn(async move {
+            let guard = waits.mutex("x").ttl(ttl).lock().await.unwrap();
+            // Looked at before a renewal that follows at once is answered.
+            (guard.valid_for(), guard)
+        });
+        sleep(Duration::from_millis(1_500)).await;
+        first.release().await.unwrap();
+        let (at_first, second) = second.await.unwrap();
+        assert!(at_first <= ttl * 99 / 100 - Duration::from_millis(1_500), "{at_first:?}");
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(second.valid_for() > ttl * 98 / 100, at_once, "{:?}", second.valid_for());
+        // Renewed when it is due, at the latest.
+        sleep(ttl / 3).await;
+        assert!(second.valid_for() > ttl * 6 / 10, "{:?}", second.valid_for());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,7 +174,8 @@ impl LeasedClaim {
     }
 
     /// The claim became a holder. `asked` is missing if nobody asked: the lease then counts from
-    /// when the claim was last known to wait, and is renewed at once.
+    /// when the claim was last known to wait, and is renewed at once if that was long ago, or if
+    /// nobody renews it later.
     pub(super) fn holds(
         self: &Arc<Self>,
         grant: Grant,
@@ -186,7 +187,8 @@ impl LeasedClaim {
         if let Some(asked) = asked {
             cell.lease.confirmed(asked, grant.ttl, now);
         }
-        cell.ask_at = asked.is_none().then_some(now);
+        let is_fresh = self.auto_renew && cell.lease.silent(now) < cell.lease.ttl() / 8;
+        cell.ask_at = (asked.is_none() && !is_fresh).then_some(now);
         cell.lease.renew(self.auto_renew);
         cell.held = Some((grant, now));
         keeper.put(self, &mut cell, now);
