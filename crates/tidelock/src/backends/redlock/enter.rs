@@ -54,7 +54,7 @@ impl RedlockStore {
             Entry::Split => self.contest(claim).await,
             Entry::Busy => {
                 self.seats.take(claim.id);
-                if votes.contains(&Vote::Nothing) {
+                if votes.iter().any(|vote| *vote != Vote::Busy) {
                     self.leave_later(claim);
                 }
                 Ok(Entered::Busy)
@@ -81,7 +81,7 @@ impl RedlockStore {
 
     /// Enters on all servers.
     async fn enter_all(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Vec<Answer<Entered>> {
-        self.seats.asked(claim.id);
+        self.seats.ask_begins(claim.id);
         let floor = self.floor();
         let question = |voter: &Arc<Voter>| -> Asked<Entered> {
             let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
@@ -92,6 +92,13 @@ impl RedlockStore {
             quorum::entry(&votes, ask).is_some()
         };
         let round = self.ask(Self::limit(claim.ttl), question, suffices).await;
+        // Where nothing was sent there is nothing to be left.
+        let nowhere = |answer: &Answer<Entered>| match answer {
+            Answer::Here(Err(failure)) => failure.kind != FailureKind::Unknown,
+            _ => false,
+        };
+        let asked = round.answers.iter().enumerate().filter(|(_, answer)| !nowhere(answer));
+        self.seats.may_be_at(claim.id, asked.fold(0, |bits, (server, _)| bits | 1 << server));
         for (server, question) in round.unfinished {
             self.hear_later(server, claim, question);
         }
@@ -175,10 +182,9 @@ impl RedlockStore {
                 answers.iter().filter(|answer| has(answer) == Some(epoch)).count() >= self.needed()
             };
             let over = |answers: &[Answer<Option<u64>>]| {
-                !answers.iter().any(|answer| matches!(answer, Answer::Awaited))
+                enough(answers) || answers.iter().all(|answer| matches!(answer, Answer::Here(_)))
             };
-            let round =
-                self.ask(Self::limit(claim.ttl), question, |answers| enough(answers) || over(answers)).await;
+            let round = self.ask(Self::limit(claim.ttl), question, over).await;
             agreed = enough(&round.answers);
             if !agreed {
                 epoch = round.answers.iter().filter_map(has).max().unwrap_or(epoch).max(epoch);
@@ -260,7 +266,8 @@ fn entry_vote(answer: &Answer<Entered>) -> Vote {
         Answer::Here(Ok(Entered::Waiting(_))) => Vote::Waits,
         Answer::Here(Ok(Entered::Busy)) => Vote::Busy,
         Answer::Here(Ok(Entered::Refused(_))) => Vote::Refused,
-        Answer::Here(Err(_)) | Answer::Late => Vote::Nothing,
+        Answer::Here(Err(_)) => Vote::Nothing,
+        Answer::Late => Vote::Late,
         Answer::Awaited => Vote::Awaited,
     }
 }

@@ -17,10 +17,12 @@ pub(super) enum Vote {
     Refused,
     /// It is not in line here.
     Gone,
-    /// No answer will come, or not in time, or the server has no vote.
+    /// No answer will come, or the server has no vote.
     Nothing,
     /// The answer is awaited.
     Awaited,
+    /// The answer is awaited only if nothing is known without it: the server was late before.
+    Late,
 }
 
 /// The token of a claim that a majority lets hold.
@@ -88,7 +90,8 @@ pub(super) fn entry(votes: &[Vote], ask: Ask) -> Option<Entry> {
     if silent > votes.len() - needed {
         return Some(Entry::Failed);
     }
-    if votes.contains(&Vote::Awaited) {
+    let late = count(votes, |vote| *vote == Vote::Late);
+    if votes.contains(&Vote::Awaited) || silent + late > votes.len() - needed {
         return None;
     }
     let holds = count(votes, |vote| matches!(vote, Vote::Holds(_)));
@@ -117,20 +120,27 @@ pub(super) fn stand(votes: &[Vote], held: bool) -> Option<Stand> {
         return None;
     }
     let in_line = count(votes, |vote| matches!(vote, Vote::Holds(_) | Vote::Waits));
-    Some(if in_line >= needed && !held { Stand::Waits } else { Stand::Unknown })
+    if in_line >= needed && !held {
+        return Some(Stand::Waits);
+    }
+    (!votes.contains(&Vote::Late)).then_some(Stand::Unknown)
 }
 
-/// Whether enough servers did what had to be done; nothing while answers that matter are awaited.
-pub(super) fn done(votes: &[Option<bool>]) -> Option<bool> {
-    let (yes, needed) = (votes.iter().filter(|vote| **vote == Some(true)).count(), majority(votes.len()));
-    let awaited = votes.iter().filter(|vote| vote.is_none()).count();
-    (awaited == 0 || yes + awaited < needed).then_some(yes >= needed)
+/// Whether enough servers did what had to be done, which here is [`Gone`](Vote::Gone); nothing while answers that
+/// matter are awaited.
+pub(super) fn done(votes: &[Vote]) -> Option<bool> {
+    let (done, needed) = (count(votes, |vote| *vote == Vote::Gone), majority(votes.len()));
+    let failed = count(votes, |vote| *vote == Vote::Nothing);
+    if failed > votes.len() - needed {
+        return Some(false);
+    }
+    (!votes.contains(&Vote::Awaited) && done >= needed).then_some(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        Vote::{Awaited as A, Busy as B, Gone as G, Nothing as N, Refused as R, Waits as W},
+        Vote::{Awaited as A, Busy as B, Gone as G, Late as L, Nothing as N, Refused as R, Waits as W},
         *,
     };
 
@@ -169,6 +179,12 @@ mod tests {
             (&[R, R, h(1), h(1), h(1)], Queue, holds(1, true)),
             (&[R, R, W, W, W], Queue, Some(Entry::Waits)),
             (&[R, W, W, N, N], Queue, Some(Entry::Refused)),
+            // Whoever was late is waited for only where nothing is known without it.
+            (&[h(7), h(7), h(7), L, L], Queue, holds(7, true)),
+            (&[W, W, W, L, L], Queue, Some(Entry::Waits)),
+            (&[h(7), h(7), L, L, L], Queue, None),
+            (&[B, B, L, L, N], Try, None),
+            (&[B, B, B, L, N], Try, Some(Entry::Busy)),
         ];
         for (votes, ask, expected) in table {
             assert_eq!(entry(votes, *ask), *expected, "{votes:?}");
@@ -192,6 +208,9 @@ mod tests {
             (&[G, G, W, W, W], false, Some(Stand::Waits)),
             (&[W, W, N, N, N], false, Some(Stand::Unknown)),
             (&[N, N, N, N, N], false, Some(Stand::Unknown)),
+            (&[h(7), h(7), h(7), L, L], true, token(7, true)),
+            (&[h(7), h(7), L, N, N], true, None),
+            (&[W, W, W, L, L], false, Some(Stand::Waits)),
         ];
         for (votes, held, expected) in table {
             assert_eq!(stand(votes, *held), *expected, "{votes:?}");
@@ -200,15 +219,18 @@ mod tests {
 
     #[test]
     fn what_has_to_be_done_is_done_by_a_majority_of_all_servers() {
-        let (yes, no) = (Some(true), Some(false));
-        for (votes, expected) in [
-            (vec![yes, yes, yes, no, no], yes),
-            (vec![yes, yes, no, no, no], no),
-            (vec![no, no, no, None, None], no),
-            (vec![yes, yes, yes, None, None], None),
-            (vec![yes, no, None], None),
-        ] {
-            assert_eq!(done(&votes), expected, "{votes:?}");
+        let table: &[(&[Vote], Option<bool>)] = &[
+            (&[G, G, G, N, N], Some(true)),
+            (&[G, G, N, N, N], Some(false)),
+            (&[N, N, N, A, A], Some(false)),
+            // The others hear of it too, if they are well: else they would let nobody in for a while.
+            (&[G, G, G, A, A], None),
+            (&[G, G, G, L, L], Some(true)),
+            (&[G, G, L, L, L], None),
+            (&[G, N, A], None),
+        ];
+        for (votes, expected) in table {
+            assert_eq!(done(votes), *expected, "{votes:?}");
         }
         assert_eq!([1, 2, 3, 4, 5].map(majority), [1, 2, 2, 3, 3]);
     }

@@ -19,7 +19,7 @@ impl RedlockStore {
         let Some(ttl) = claims.iter().map(|claim| claim.ttl).min() else { return Ok(Vec::new()) };
         let held: Vec<_> = claims.iter().map(|claim| self.seats.token(claim.id).is_some()).collect();
         for claim in claims.iter() {
-            self.seats.asked(claim.id);
+            self.seats.ask_begins(claim.id);
         }
         let floor = self.floor();
         let question = |voter: &Arc<Voter>| -> Asked<Vec<Standing>> {
@@ -79,9 +79,7 @@ impl RedlockStore {
             }
             Stand::Gone => {
                 // Where it is still in line it would keep others waiting.
-                if self.seats.take(claim.id).is_some()
-                    && votes.iter().any(|vote| matches!(vote, Vote::Holds(_) | Vote::Waits | Vote::Nothing))
-                {
+                if self.seats.take(claim.id).is_some() && votes.iter().any(|vote| *vote != Vote::Gone) {
                     self.leave_later(claim);
                 }
                 Standing::Gone
@@ -105,6 +103,7 @@ impl RedlockStore {
                     let claim = Arc::clone(&claim);
                     Box::pin(async move { voter.enter(&claim, ask, floor).await })
                 };
+                self.seats.may_be_at(claim.id, 1 << server);
                 self.hear_later(server, &claim, question);
             }
         }
@@ -119,7 +118,8 @@ fn standing_vote(answer: &Answer<Vec<Standing>>, index: usize) -> Vote {
             Some(Standing::Gone) => Vote::Gone,
             Some(Standing::Unknown) | None => Vote::Nothing,
         },
-        Answer::Here(Err(_)) | Answer::Late => Vote::Nothing,
+        Answer::Here(Err(_)) => Vote::Nothing,
+        Answer::Late => Vote::Late,
         Answer::Awaited => Vote::Awaited,
     }
 }

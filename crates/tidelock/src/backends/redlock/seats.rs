@@ -27,6 +27,8 @@ pub(super) struct Seat {
     holds: u16,
     /// Which of them said so unasked since all were last asked.
     told: u16,
+    /// Which servers were asked to let it in.
+    pub(super) asked: u16,
     /// Which servers said that somebody put it out.
     evicted: u16,
     /// Whether asking was said to be worth it, and nobody did it yet.
@@ -63,6 +65,7 @@ impl Seats {
             token: None,
             holds: 0,
             told: 0,
+            asked: 0,
             evicted: 0,
             may_hold: false,
             settling: false,
@@ -99,8 +102,15 @@ impl Seats {
         }
     }
 
+    /// These servers were asked to let it in.
+    pub(super) fn may_be_at(&self, id: ClaimId, servers: u16) {
+        if let Some(seat) = self.lock().get_mut(&id) {
+            seat.asked |= servers;
+        }
+    }
+
     /// All servers are about to be asked how it stands.
-    pub(super) fn asked(&self, id: ClaimId) {
+    pub(super) fn ask_begins(&self, id: ClaimId) {
         if let Some(seat) = self.lock().get_mut(&id) {
             seat.told = 0;
             seat.may_hold = false;

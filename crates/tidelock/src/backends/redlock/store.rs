@@ -14,7 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::{
     super::redis::{Ear, Voter},
     RedlockConfig,
-    quorum::{self, majority},
+    quorum::{self, Vote, majority},
     round::{self, Answer, Asked, Later, Round},
     seats::Seats,
     view,
@@ -35,7 +35,7 @@ pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 pub(super) struct RedlockStore {
     pub(super) voters: Vec<Arc<Voter>>,
     /// For each server, what it could not be told: who left, and until when that matters.
-    owed: Vec<Mutex<Vec<(Name, ClaimId, Moment)>>>,
+    owed: Vec<Mutex<VecDeque<(Name, ClaimId, Moment)>>>,
     pub(super) seats: Seats,
     pub(super) longest_ttl: Duration,
     pub(super) clock: Clock,
@@ -203,16 +203,20 @@ impl RedlockStore {
                 self.owe(server, &name, id, until);
             }
         };
-        join_all(owed.into_iter().map(leave)).await;
+        let mut owed = owed.into_iter();
+        // Some at a time: there may be very many.
+        while owed.len() > 0 {
+            join_all(owed.by_ref().take(128).map(leave)).await;
+        }
     }
 
     pub(super) fn owe(&self, server: usize, name: &Name, id: ClaimId, until: Moment) {
         let mut owed = self.owed[server].lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
-        if owed.len() >= 1_024 {
-            owed.retain(|(_, _, until)| *until > now);
+        while owed.front().is_some_and(|(_, _, until)| *until <= now) {
+            owed.pop_front();
         }
-        owed.push((name.clone(), id, until));
+        owed.push_back((name.clone(), id, until));
     }
 
     /// Lets questions end whose answers matter to nobody.
@@ -229,12 +233,9 @@ impl RedlockStore {
     }
 
     pub(super) async fn leave(self: &Arc<Self>, name: &Name, id: ClaimId, why: Leave) -> Result<(), Failure> {
-        let claim = match why {
-            Leave::Done => self.seats.take(id).map(|seat| seat.claim),
-            // If it is one of ours, it is told so by the servers.
-            Leave::Evicted(_) => self.seats.claim(id),
-        };
-        let ttl = claim.map_or(self.longest_ttl, |claim| claim.ttl);
+        // One that is put out and is one of ours is told so by the servers.
+        let seat = if why == Leave::Done { self.seats.take(id) } else { None };
+        let (ttl, asked) = seat.map_or((self.longest_ttl, !0), |seat| (seat.claim.ttl, seat.asked));
         let until = self.clock.now() + ttl;
         let (why, floor) = (Arc::new(why), self.floor());
         let question = |voter: &Arc<Voter>| -> Asked<()> {
@@ -242,9 +243,10 @@ impl RedlockStore {
             Box::pin(async move { voter.leave(&name, id, &why, floor).await })
         };
         let vote = |answer: &Answer<()>| match answer {
-            Answer::Here(answer) => Some(answer.is_ok()),
-            Answer::Late => Some(false),
-            Answer::Awaited => None,
+            Answer::Here(Ok(())) => Vote::Gone,
+            Answer::Here(Err(_)) => Vote::Nothing,
+            Answer::Late => Vote::Late,
+            Answer::Awaited => Vote::Awaited,
         };
         let done = |answers: &[Answer<()>]| quorum::done(&answers.iter().map(vote).collect::<Vec<_>>());
         let round = self.ask(Self::limit(ttl), question, |answers| done(answers).is_some()).await;
@@ -259,7 +261,7 @@ impl RedlockStore {
             });
         }
         for (server, answer) in round.answers.iter().enumerate() {
-            if matches!(answer, Answer::Here(Err(_))) {
+            if asked & 1 << server != 0 && matches!(answer, Answer::Here(Err(_))) {
                 self.owe(server, name, id, until);
             }
         }
@@ -297,7 +299,13 @@ impl RedlockStore {
             Box::pin(async move { voter.look(&scope).await })
         };
         let over = |answers: &[Answer<Vec<LockView>>]| {
-            !answers.iter().any(|answer| matches!(answer, Answer::Awaited))
+            let seen = answers.iter().filter(|answer| matches!(answer, Answer::Here(Ok(_)))).count();
+            let is_awaited = |answer: &Answer<_>| match answer {
+                Answer::Here(_) => false,
+                Answer::Awaited => true,
+                Answer::Late => seen < self.needed(),
+            };
+            !answers.iter().any(is_awaited)
         };
         let round = self.ask(limit, question, over).await;
         self.forget(round.unfinished);
