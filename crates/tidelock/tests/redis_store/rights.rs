@@ -85,7 +85,7 @@ async fn tour(place: &Place) -> Result<(), Failure> {
     let leave = |claim: &Arc<Claim>| backend.leave(&name, claim.id, Leave::Done);
 
     // One holds, another waits, and is told when its turn comes.
-    let (first, second) = (claim(client, 1, None, LONG), claim(client, 2, None, LONG));
+    let (first, second) = (claim(client, 1, None, LONG), claim(client, 2, Some("me"), LONG));
     assert!(matches!(backend.enter(&first, Ask::Queue).await?, Entered::Held(_)));
     assert!(matches!(backend.enter(&second, Ask::Queue).await?, Entered::Waiting(_)));
     backend.renew(&[Arc::clone(&first), Arc::clone(&second)]).await?;

@@ -227,6 +227,15 @@ async fn no_key_of_a_lock_is_ever_without_an_expiry() {
         }
     };
     let guard = locks.mutex(NAME).ttl(SHORT).lock().await.unwrap();
+    let waiting = waiter(&other, NAME, SHORT);
+    until_waiting(&locks, NAME, 1).await;
+    check("a queue", 1);
+    tokio::time::sleep(2 * SHORT).await;
+    check("a queue, renewed", 1);
+    guard.release().await.unwrap();
+    got(waiting).await.release().await.unwrap();
+    // With an owner it is more than a queue.
+    let guard = locks.mutex(NAME).owner("somebody").ttl(SHORT).lock().await.unwrap();
     check("held", 1);
     let waiting = waiter(&other, NAME, SHORT);
     until_waiting(&locks, NAME, 1).await;

@@ -213,6 +213,12 @@ pub(super) fn view_of_keys(name: &Name, head: &Value, claims: &Value, at: StoreT
             let only = part(name, head.get(1..33)?, head.get(33..)?)?;
             line_of_scripts(0, vec![only])
         }
+        "Q" => {
+            let claims = head.split(SEPARATOR).skip(1);
+            let parts = claims.map(|claim| part(name, claim.get(..32)?, claim.get(32..)?));
+            let parts: Vec<_> = parts.collect::<Option<_>>()?;
+            line_of_scripts(parts.first()?.hold?.epoch, parts)
+        }
         "L" => {
             let epoch = head.get(1..)?.split(',').next()?.parse().ok()?;
             // How many claims owners have is kept there too, under what is no id.

@@ -9,8 +9,11 @@ const LINE: &str = include_str!("scripts/line.lua");
 /// How long an idle name is remembered, so that a clock that steps back does not take epochs back.
 pub(super) const REMEMBER: Duration = Duration::from_secs(600);
 
-/// Where the rules of a line go: behind what is answered without them.
+const QUEUE: &str = include_str!("scripts/queue.lua");
+
+/// Where the rules of a line go: behind what is answered without them. Those of a short queue go before.
 const MARK: &str = "--@line\n";
+const QUEUE_MARK: &str = "--@queue\n";
 
 /// A verb's script.
 #[derive(Debug)]
@@ -74,6 +77,7 @@ fn text(body: &str) -> String {
 fn with_rules(body: &str) -> String {
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };
+    let first = first.replace(QUEUE_MARK, QUEUE);
     format!("local REMEMBER = {}\n{first}{line}{rest}", REMEMBER.as_millis())
 }
 

@@ -15,7 +15,7 @@ local now_text = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
 local floor = args[6] or ''
 local least = floor ~= '' and floor or now_text
 local kind_here = head and string.byte(head)
-if kind_here ~= 76 then
+if kind_here ~= 76 and kind_here ~= 81 then
   local epoch, keep
   if not head then
     epoch = least
@@ -50,6 +50,26 @@ if kind_here ~= 76 then
     redis.call('SET', key_here,
       'S' .. id .. now_text .. args[3] .. now_text .. '1' .. epoch .. now_text .. args[5], 'PX', px)
     return epoch
+  end
+end
+--@queue
+if args[2] == 'q' and is_plain(args[5], 1) then
+  local now_here = now_text + 0
+  local lapses = now_here + args[3]
+  local expires = math.ceil(lapses / 1000) + REMEMBER
+  local claim = SEPARATOR .. id .. now_text .. args[3] .. now_text .. '0' .. string.rep('0', 32) .. args[5]
+  if kind_here == 83 and is_plain(head, 115) then
+    local first = string.sub(head, 34, 49) + string.sub(head, 50, 65)
+    expires = math.max(expires, math.ceil(first / 1000) + REMEMBER)
+    write_queue(key_here, math.min(first, lapses), expires, 2, SEPARATOR .. string.sub(head, 2) .. claim)
+    return {2, 1, first - now_here}
+  elseif kind_here == 81 then
+    local earliest, until_then, count = read_queue(head, now_here)
+    if earliest and count < LONGEST and not string.find(head, SEPARATOR .. id, 38, true) then
+      write_queue(key_here, math.min(earliest, lapses), math.max(expires, until_then), count + 1,
+        string.sub(head, 38) .. claim)
+      return {2, count, -1}
+    end
   end
 end
 if args[7] and #keys == 1 then return {8} end

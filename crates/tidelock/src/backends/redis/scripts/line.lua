@@ -3,6 +3,7 @@
 -- Head, a string at the lock's key:
 --   I<epoch>          nobody is in line; the epoch of the last grant is remembered for a while
 --   S<id><record>     one claim, which holds
+--   Q<queue>          a few exclusive claims without owners, of which the first holds: see queue.lua
 --   L<numbers>        several claims, kept in the keys below
 -- Record: renewed 16 | ttl 16 | since 16 | hold 1 (0 no, 1 yes, 2 rides) | epoch 16 | held since 16
 --         | share 1 (x, s, p) | detached 1 | n , of \n owner \n label
@@ -245,6 +246,13 @@ local function open(at, head, time, floor, on_shard)
     line.epoch = c.epoch
     admit(sub(head, 2, 33), c)
     count_base(c)
+  elseif kind == 'Q' then
+    for claim in string.gmatch(sub(head, 39), '[^\30]+') do
+      local c = read(sub(claim, 33))
+      if c.hold > 0 then line.epoch = c.epoch end
+      admit(sub(claim, 1, 32), c)
+      if c.hold > 0 then count_base(c) end
+    end
   elseif kind then
     return false
   end

@@ -11,6 +11,14 @@ if kind_here == 83 then
   redis.call('SET', keys[1], string.sub(head, 1, 82) .. args[2] .. string.sub(head, 99), 'KEEPTTL')
   return args[2]
 end
+if kind_here == 81 then
+  -- Only the first of a queue holds.
+  if string.sub(head, 39, 70) ~= args[1] then return false end
+  local epoch = string.sub(head, 120, 135)
+  if epoch >= args[2] then return epoch end
+  redis.call('SET', keys[1], string.sub(head, 1, 119) .. args[2] .. string.sub(head, 136), 'KEEPTTL')
+  return args[2]
+end
 if kind_here ~= 76 then return false end
 local time = redis.call('TIME')
 --@line

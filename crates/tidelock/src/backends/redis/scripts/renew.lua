@@ -21,8 +21,8 @@ for i = 1, count do
         math.ceil(ttl / 1000) + REMEMBER)
       a, b, c = 1, tonumber(string.sub(head, 83, 98)), ttl
     end
-  elseif kind_here == 76 then
-    if args[count + 3] and each == 1 then return {8} end
+  elseif kind_here == 76 or kind_here == 81 then
+    if kind_here == 76 and args[count + 3] and each == 1 then return {8} end
     rest = rest or {}
     rest[#rest + 1] = i
   end
@@ -30,8 +30,39 @@ for i = 1, count do
 end
 answers[4 * count + 1] = tonumber(now_text)
 if not rest then return answers end
---@line
+--@queue
+local longer
 for _, i in ipairs(rest) do
+  local key_here = keys[(i - 1) * each + 1]
+  local head = redis.call('GET', key_here)
+  local earliest, expires, claims
+  if string.byte(head) == 81 then earliest, expires, claims = read_queue(head, now_text + 0) end
+  if earliest then
+    local at = string.find(head, SEPARATOR .. args[i + 1], 38, true)
+    if at then
+      local ttl = tonumber(string.sub(head, at + 49, at + 64))
+      expires = math.max(expires, math.ceil((now_text + ttl) / 1000) + REMEMBER)
+      head = string.sub(head, 1, at + 32) .. now_text .. string.sub(head, at + 49)
+      write_queue(key_here, earliest, expires, claims, string.sub(head, 38))
+      local a, b, c, d
+      if at == 38 then
+        a, b, c, d = 1, tonumber(string.sub(head, 120, 135)), ttl, claims - 1
+      else
+        local _, ahead = string.gsub(string.sub(head, 38, at - 1), SEPARATOR, '')
+        a, b, c, d = 2, ahead, -1, 0
+        if ahead == 1 then c = string.sub(head, 71, 86) + string.sub(head, 87, 102) - now_text end
+      end
+      answers[4 * i - 3], answers[4 * i - 2], answers[4 * i - 1], answers[4 * i] = a, b, c, d
+    end
+  else
+    longer = longer or {}
+    longer[#longer + 1] = i
+  end
+end
+if not longer then return answers end
+if args[count + 3] and each == 1 then return {8} end
+--@line
+for _, i in ipairs(longer) do
   local at = keys[(i - 1) * each + 1]
   open(at, redis.call('GET', at), now_text + 0, args[count + 2], args[count + 3])
   local answer = renew(args[i + 1])
