@@ -1,7 +1,8 @@
-//! The project's own commands: `cargo xtask test`, `check`, `simulate` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `simulate`, `model` and `bench`.
 
 mod bench;
 mod check;
+mod model;
 mod progress;
 mod run;
 mod simulate;
@@ -26,6 +27,7 @@ enum Command {
     /// Verify what the compiler cannot see: that every store has all its parts, and that the tree keeps its rules
     Check,
     Simulate(simulate::Args),
+    Model(model::Args),
     Bench(bench::Args),
     #[command(hide = true)]
     BenchChild(bench::child::Args),
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&root, &args),
         Command::Check => check::run(&root),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Model(args) => model::run(&root, &args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchChild(args) => bench::child::run(&args),
         Command::BenchContend(args) => bench::contend::run(&args),
