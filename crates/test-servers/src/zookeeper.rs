@@ -11,12 +11,21 @@ use crate::packages::{self, ZOOKEEPER_ENVIRONMENT};
 use crate::ports::{self, Port};
 use crate::process::Call;
 use crate::server::Plan;
-use crate::{Cluster, Error, Server};
+use crate::{Certificates, Cluster, Error, Server};
 
 /// How a ZooKeeper server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Zookeeper {
     durable: bool,
+    tls: Option<ClientCertificates>,
+    login: Option<(String, String)>,
+}
+
+/// Whether a server with TLS asks its clients for certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientCertificates {
+    None,
+    Required,
 }
 
 /// The ports of a member of an ensemble: for clients, for the leader, for elections.
@@ -40,6 +49,28 @@ impl Zookeeper {
         self
     }
 
+    /// Listens for clients with TLS too: that is where the URL of the server leads. Its certificates are
+    /// `ca.crt`, `foreign-ca.crt`, `client.crt` and `client.key` in the server's folder.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = Some(ClientCertificates::None);
+        self
+    }
+
+    /// As [`tls`](Self::tls), for clients that have certificates themselves.
+    #[must_use]
+    pub fn tls_client_auth(mut self) -> Self {
+        self.tls = Some(ClientCertificates::Required);
+        self
+    }
+
+    /// Lets in only whoever logs in as this user, by SASL.
+    #[must_use]
+    pub fn sasl(mut self, user: &str, password: &str) -> Self {
+        self.login = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+
     /// Starts one server.
     ///
     /// # Errors
@@ -47,7 +78,11 @@ impl Zookeeper {
     /// When ZooKeeper is not installed or does not start.
     pub fn start(&self) -> Result<Server, Error> {
         ports::retry(|| {
-            let server = self.launch(vec![ports::free()?], 1, "")?;
+            let mut ports = vec![ports::free()?];
+            if self.tls.is_some() {
+                ports.push(ports::free()?);
+            }
+            let server = self.launch(ports, 1, "")?;
             server.wait_ready()?;
             Ok(server)
         })
@@ -87,19 +122,39 @@ impl Zookeeper {
         let folder = Folder::new("zookeeper")?;
         let addr = ports.first().map(Port::addr).ok_or_else(|| Error::new("a server needs a port"))?;
         let file = folder.path().join("zoo.cfg");
-        fs::write(&file, configuration(&folder.data(), addr, members))
+        let (mut configuration, mut url) =
+            (configuration(&folder.data(), addr, members), format!("zookeeper://{addr}"));
+        let secure = if self.tls.is_some() { ports.last().map_or(addr, Port::addr) } else { addr };
+        if let Some(client) = self.tls {
+            configuration.push_str(&tls_configuration(folder.path(), secure, client)?);
+            url = format!("zookeepers://{secure}");
+        }
+        let jaas = folder.path().join("jaas.conf");
+        if let Some((user, password)) = &self.login {
+            configuration
+                .push_str("authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n");
+            let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+            let text = format!("Server {{ {module} required user_{user}=\"{password}\"; }};\n");
+            fs::write(&jaas, text).map_err(Error::context("no logins"))?;
+        }
+        let logins = self.login.is_some().then(|| {
+            let file = format!("-Djava.security.auth.login.config={}", jaas.display());
+            [file, "-Dzookeeper.sessionRequireClientSASLAuth=true".to_owned()]
+        });
+        fs::write(&file, configuration)
             .and_then(|()| fs::write(folder.data().join("myid"), id.to_string()))
             .map_err(Error::context("no configuration file"))?;
         let sync = if self.durable { "yes" } else { "no" };
         Server::launch(Plan {
             store: "zookeeper",
             addr,
-            url: format!("zookeeper://{addr}"),
+            url,
             unix_socket: None,
             // The small heap and the simplest collector let three of them share a small machine.
             run: java()?
                 .args(["-Xmx256m", "-XX:+UseSerialGC"])
                 .arg(format!("-Dzookeeper.forceSync={sync}"))
+                .args(logins.into_iter().flatten())
                 .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
                 .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
                 .arg(file),
@@ -108,7 +163,11 @@ impl Zookeeper {
                 .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
                 .args(["org.apache.zookeeper.ZooKeeperMain", "-server"])
                 .arg(addr.to_string()),
-            probe: Box::new(move || serves(addr)),
+            probe: Box::new(move || {
+                serves(addr)?;
+                // The one for TLS opens last.
+                TcpStream::connect(secure).map(drop).map_err(Error::context(format!("no answer of {secure}")))
+            }),
             redis: None,
             folder,
             ports,
@@ -139,6 +198,31 @@ admin.enableServer=false
     )
 }
 
+/// A second port, for clients with TLS.
+fn tls_configuration(folder: &Path, addr: SocketAddr, client: ClientCertificates) -> Result<String, Error> {
+    let certificates = Certificates::write(folder)?;
+    let both = folder.join("server.pem");
+    let read = |path| fs::read_to_string(path).map_err(Error::context("no certificates"));
+    let text = format!("{}{}", read(certificates.server_key())?, read(certificates.server_cert(false))?);
+    fs::write(&both, text).map_err(Error::context("no certificates"))?;
+    let asks = if client == ClientCertificates::Required { "need" } else { "none" };
+    Ok(format!(
+        "secureClientPort={}
+secureClientPortAddress={}
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location={}
+ssl.keyStore.type=PEM
+ssl.trustStore.location={}
+ssl.trustStore.type=PEM
+ssl.clientAuth={asks}
+",
+        addr.port(),
+        addr.ip(),
+        both.display(),
+        certificates.ca().display(),
+    ))
+}
+
 /// `java` with the class path of the package, and a logger that writes to standard error.
 fn java() -> Result<Call, Error> {
     let java = packages::require("java")?;
@@ -161,7 +245,10 @@ fn class_path(environment: &str) -> Option<String> {
     };
     let folder = value("ZOOCFGDIR").unwrap_or_default();
     let path = value("CLASSPATH")?.replace("${ZOOCFGDIR}", &folder).replace("$ZOOCFGDIR", &folder);
-    Some(format!("/usr/share/java/slf4j-simple.jar:{path}"))
+    // Of what TLS needs the package names only a part.
+    let more =
+        "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
+    Some(format!("{more}:{path}"))
 }
 
 /// Whether the server is up (`ruok`) and, in an ensemble, has a leader: `srvr` says the mode only
@@ -193,7 +280,8 @@ mod tests {
     fn the_class_path_is_read_from_the_package_of_old_and_new_releases() {
         let new = "ZOOCFGDIR=/etc/zookeeper/conf\n\nCLASSPATH=\"/etc/zookeeper/conf:/j/z.jar\"\n";
         let old = "ZOOCFGDIR=/etc/zookeeper/conf\nCLASSPATH=\"$ZOOCFGDIR:/j/z.jar\"\n";
-        let path = "/usr/share/java/slf4j-simple.jar:/etc/zookeeper/conf:/j/z.jar";
+        let more = "/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar";
+        let path = &*format!("/usr/share/java/slf4j-simple.jar:{more}:/etc/zookeeper/conf:/j/z.jar");
         assert_eq!(class_path(new).as_deref(), Some(path));
         assert_eq!(class_path(old).as_deref(), Some(path));
         assert_eq!(class_path("JAVA=java"), None);
