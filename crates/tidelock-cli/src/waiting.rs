@@ -183,6 +183,7 @@ mod tests {
                 ttl: Duration::from_secs(30),
                 label: "worker".into(),
                 detached: false,
+                writes: false,
             };
             view.waiters.push(ClaimView::new(&claim, None, Duration::ZERO, Duration::ZERO));
         }

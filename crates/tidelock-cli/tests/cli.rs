@@ -29,7 +29,8 @@ fn stores_prints_the_same_as_json() {
     assert_eq!((&memory["store"], &memory["token"]), (&"memory".into(), &"process".into()));
     assert_eq!((&memory["push"], &memory["min_ttl_ms"]), (&true.into(), &20.into()));
     assert_eq!((&stores[2]["store"], &stores[2]["schemes"][0]), (&"redis".into(), &"redis".into()));
-    assert_eq!(stores.as_array().map(Vec::len), Some(3));
+    assert_eq!((&stores[3]["store"], &stores[3]["schemes"][2]), (&"zookeeper".into(), &"zk".into()));
+    assert_eq!(stores.as_array().map(Vec::len), Some(4));
 }
 
 #[test]

@@ -165,6 +165,9 @@ pub struct Claim {
     pub label: Arc<str>,
     /// Whether a hold outlives its client: then only its lease ends it. A place in line never does.
     pub detached: bool,
+    /// Whether an exclusive claim was asked for as a write lock. The line does not care; stores that share it
+    /// with other programs name it as those do.
+    pub writes: bool,
 }
 
 /// The store's yes.

@@ -88,7 +88,9 @@ impl Locks {
 
     /// A lock with many readers or one writer.
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        RwLock { handle: self.handle(name.as_ref()) }
+        let mut handle = self.handle(name.as_ref());
+        handle.options.writes = true;
+        RwLock { handle }
     }
 
     /// A lock with a number of permits.

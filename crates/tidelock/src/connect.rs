@@ -32,6 +32,14 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redlock",
     #[cfg(feature = "redis")]
     "redlocks",
+    #[cfg(feature = "zookeeper")]
+    "zookeeper",
+    #[cfg(feature = "zookeeper")]
+    "zookeepers",
+    #[cfg(feature = "zookeeper")]
+    "zk",
+    #[cfg(feature = "zookeeper")]
+    "zks",
 ];
 
 /// Connects the store of a URL on behalf of a client.
@@ -55,6 +63,8 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         | "rediss+cluster" => redis(url, client).await,
         #[cfg(feature = "redis")]
         "redlock" | "redlocks" => redlock(url, client).await,
+        #[cfg(feature = "zookeeper")]
+        "zookeeper" | "zookeepers" | "zk" | "zks" => zookeeper(url).await,
         other => Err(Error::invalid_url(format!(
             "this build of tidelock has no store for the URL scheme {:?} (it has: {}): mend the URL or enable the crate's feature for that store",
             other.chars().take(32).collect::<String>(),
@@ -94,6 +104,14 @@ async fn redlock(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
 
     let backend = RedlockBackend::connect(RedlockConfig::from_url(url)?, client).await;
     Ok(Arc::new(backend.map_err(|failure| Error::failure("redlock", None, &failure))?))
+}
+
+#[cfg(feature = "zookeeper")]
+async fn zookeeper(url: &str) -> Result<Arc<dyn Backend>> {
+    use crate::backends::zookeeper::{ZookeeperBackend, ZookeeperConfig};
+
+    let backend = ZookeeperBackend::connect(ZookeeperConfig::from_url(url)?).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("zookeeper", None, &failure))?))
 }
 
 fn memory(rest: &str, client: ClientId) -> Result<Arc<dyn Backend>> {

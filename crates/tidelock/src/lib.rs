@@ -79,4 +79,7 @@ mod documents {
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/backends/redis.md")]
     struct Redis;
+    #[cfg(feature = "zookeeper")]
+    #[doc = include_str!("../../../docs/backends/zookeeper.md")]
+    struct Zookeeper;
 }

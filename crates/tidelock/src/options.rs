@@ -26,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     pub(crate) label: Arc<str>,
     pub(crate) detached: bool,
+    /// Whether an exclusive claim is a write lock, for stores that share their lines with other programs.
+    pub(crate) writes: bool,
     /// The first mistake made while setting them; said when the lock is asked for.
     mistake: Option<Error>,
 }
@@ -40,6 +42,7 @@ impl Options {
             owner: None,
             label,
             detached: false,
+            writes: false,
             mistake: None,
         }
     }
@@ -89,6 +92,7 @@ impl Options {
             max_hold: self.max_hold,
             label: &self.label,
             detached: self.detached,
+            writes: self.writes && share == Share::Exclusive,
             store_reenters: abilities.reentry,
         })
     }

@@ -70,6 +70,7 @@ impl Ticket {
             ttl: self.ttl,
             label: "ticket".into(),
             detached: true,
+            writes: false,
         })
     }
 }

@@ -17,6 +17,9 @@ mod redis;
 #[cfg(feature = "redis")]
 #[path = "conformance/redlock.rs"]
 mod redlock;
+#[cfg(feature = "zookeeper")]
+#[path = "conformance/zookeeper.rs"]
+mod zookeeper;
 
 use std::{
     any::Any,
@@ -83,6 +86,10 @@ const STANDS: &[Stand] = &[
     Stand { name: "redis_off_cluster", runtime: real, open: redis::off_cluster, seeds: 4 },
     #[cfg(feature = "redis")]
     Stand { name: "redlock", runtime: real, open: redlock::five, seeds: 4 },
+    #[cfg(feature = "zookeeper")]
+    Stand { name: "zookeeper", runtime: real, open: zookeeper::one, seeds: 4 },
+    #[cfg(feature = "zookeeper")]
+    Stand { name: "zookeeper_ensemble", runtime: real, open: zookeeper::ensemble, seeds: 2 },
 ];
 
 /// A runtime whose clock jumps from one timer to the next: no trial waits for real.
@@ -91,7 +98,7 @@ fn paused() -> Runtime {
 }
 
 /// A runtime for stores that others change too, on the machine's clock.
-#[cfg(any(all(unix, feature = "file"), feature = "redis"))]
+#[cfg(any(all(unix, feature = "file"), feature = "redis", feature = "zookeeper"))]
 fn real() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -150,6 +157,8 @@ fn main() -> ExitCode {
                 redis::stop();
                 redlock::stop();
             }
+            #[cfg(feature = "zookeeper")]
+            zookeeper::stop();
             conclusion.exit_code()
         }
         Err(mistake) => {

@@ -66,6 +66,7 @@ impl Client {
             ttl,
             label: "a test".into(),
             detached: false,
+            writes: false,
         })
     }
 

@@ -87,6 +87,7 @@ async fn claim_that_waits_rides_when_its_owner_gets_the_lock() {
             ttl: Duration::from_secs(30),
             label: "x".into(),
             detached: false,
+            writes: false,
         })
     };
     let (holds, first, second) = (claim(1, None), claim(2, Some("ann")), claim(3, Some("ann")));
@@ -117,6 +118,7 @@ async fn names_whose_claims_lapsed_are_forgotten() {
             ttl: Duration::from_millis(50),
             label: "x".into(),
             detached: false,
+            writes: false,
         })
     };
     for i in 0..5_000 {

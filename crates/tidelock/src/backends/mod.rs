@@ -7,3 +7,5 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;

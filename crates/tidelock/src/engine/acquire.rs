@@ -155,6 +155,7 @@ impl Engine {
             ttl: request.ttl,
             label: Arc::clone(request.label),
             detached: request.detached,
+            writes: request.writes,
         };
         LeasedClaim::new(claim, serial, request.auto_renew, asked)
     }

@@ -177,6 +177,13 @@ impl Lease {
         }
     }
 
+    /// It is worth no more than this from when it was last confirmed.
+    pub(crate) fn at_most(&mut self, ttl: Duration) {
+        if ttl < self.ttl {
+            (self.ttl, self.usable) = (ttl, usable(ttl));
+        }
+    }
+
     /// No answer came to what was asked.
     pub(crate) fn unanswered(&mut self, now: Moment) {
         self.asked = None;
@@ -308,6 +315,15 @@ mod tests {
         lease.confirmed(at(4_000), TTL, at(4_100));
         lease.confirmed(at(2_000), TTL, at(4_200));
         assert_eq!(lease.deadline(), at(4_000) + usable(TTL));
+    }
+
+    #[test]
+    fn a_shorter_lease_counts_from_the_same_question() {
+        let mut lease = held();
+        lease.at_most(TTL * 2);
+        assert_eq!(lease.deadline(), at(0) + usable(TTL));
+        lease.at_most(TTL / 2);
+        assert_eq!(lease.deadline(), at(0) + usable(TTL / 2));
     }
 
     #[test]

@@ -184,8 +184,10 @@ impl LeasedClaim {
         keeper: &Schedule,
     ) -> State {
         let mut cell = self.cell();
-        if let Some(asked) = asked {
-            cell.lease.confirmed(asked, grant.ttl, now);
+        match asked {
+            Some(asked) => cell.lease.confirmed(asked, grant.ttl, now),
+            // A store may give less to whoever holds than it keeps a place for.
+            None => cell.lease.at_most(grant.ttl),
         }
         let is_fresh = self.auto_renew && cell.lease.silent(now) < cell.lease.ttl() / 8;
         cell.ask_at = (asked.is_none() && !is_fresh).then_some(now);

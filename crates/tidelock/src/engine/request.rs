@@ -26,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: &'a Arc<str>,
     pub(crate) detached: bool,
+    /// Whether it was asked for as a write lock.
+    pub(crate) writes: bool,
     /// Whether the store lets an owner re-enter with another claim.
     pub(crate) store_reenters: bool,
 }

@@ -123,6 +123,7 @@ mod tests {
             ttl: Duration::from_millis(40 + serial),
             label: "test".into(),
             detached: false,
+            writes: false,
         })
     }
 

@@ -377,6 +377,7 @@ fn nobody(name: &Name, ttl: Duration) -> Arc<Claim> {
         ttl,
         label: "restart rule".into(),
         detached: false,
+        writes: false,
     })
 }
 

@@ -92,6 +92,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             label: Arc::from("test"),
             detached: false,
+            writes: false,
         };
         ClaimView::new(&claim, epoch, Duration::ZERO, Duration::ZERO)
     }

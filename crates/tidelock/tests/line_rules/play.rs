@@ -138,6 +138,7 @@ impl<R: Rules> Player<R> {
             ttl: Duration::from_millis(ttl),
             label: "test".into(),
             detached: false,
+            writes: false,
         });
         self.claims.push(Arc::clone(&claim));
         claim

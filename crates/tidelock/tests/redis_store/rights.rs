@@ -74,6 +74,7 @@ fn claim(client: ClientId, serial: u64, owner: Option<&str>, ttl: Duration) -> A
         ttl,
         label: "somebody".into(),
         detached: false,
+        writes: false,
     })
 }
 

@@ -283,7 +283,8 @@ fn part(name: &Name, id: &str, record: &str) -> Option<Part> {
     };
     let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
     let (id, ttl) = (claim_id(id)?, Duration::from_micros(ttl));
-    let claim = Claim { id, name: name.clone(), share, owner, ttl, label: label.into(), detached };
+    let claim =
+        Claim { id, name: name.clone(), share, owner, ttl, label: label.into(), detached, writes: false };
     let hold = (hold > 0).then(|| PartHold { epoch, since: moment(held_since), rides: hold == 2 });
     Some(Part { claim: Arc::new(claim), since: moment(since), lapses: moment(lapses), hold })
 }
@@ -416,6 +417,7 @@ mod tests {
                 ttl: Duration::from_secs(30),
                 label: "one, two 🔒".into(),
                 detached: serial == 2,
+                writes: false,
             };
             line.enter(&claim.into(), Ask::Queue, store_time(1_700_000_000_000_000 + serial), &mut effects);
         }

@@ -398,6 +398,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             label: "test".into(),
             detached: false,
+            writes: false,
         });
         let (mut line, mut effects) = (Line::default(), Vec::new());
         line.enter(&claim, Ask::Queue, store_time(1_000), &mut effects);

@@ -1,0 +1,251 @@
+//! From a URL to servers and options.
+
+use std::{fmt, fs, sync::Arc};
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+use super::{nodes::Dialect, wire::Acl};
+use crate::{
+    error::{Error, Result},
+    url::Url,
+};
+
+const OPTIONS: &str = "auth, acl, dialect, ca, cert, key";
+
+/// What locks are kept below when the URL does not say.
+const DEFAULT_ROOT: &str = "/tidelock";
+
+const ALL_PERMISSIONS: i32 = 31;
+
+/// How a client reaches ZooKeeper, and how locks are kept there.
+#[derive(Clone)]
+pub struct ZookeeperConfig {
+    pub(super) hosts: Vec<(String, u16)>,
+    /// The path below which all locks are, without a slash at its end.
+    pub(super) root: String,
+    pub(super) login: Option<Login>,
+    pub(super) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(super) acl: Arc<[Acl]>,
+    pub(super) dialect: Dialect,
+}
+
+/// Who the client says it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) sasl: bool,
+}
+
+impl ZookeeperConfig {
+    /// Reads a URL such as `zookeeper://user:password@one:2181,two,three/path`.
+    ///
+    /// # Errors
+    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let mut url = Url::parse(url)?;
+        let secure = url.scheme.ends_with('s');
+        if url.hosts.is_empty() {
+            return Err(Error::invalid_url("the URL names no host: write zookeeper://host:2181"));
+        }
+        let port = if secure { 2281 } else { 2181 };
+        let hosts = url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect();
+        let tls = tls(&mut url, secure)?;
+        let login = login(&mut url)?;
+        let acl = acl(url.take("acl").as_deref(), login.is_some())?;
+        let dialect = match url.take("dialect").as_deref() {
+            None | Some("curator") => Dialect::Curator,
+            Some("kazoo") => Dialect::Kazoo,
+            Some("both") => Dialect::Both,
+            Some(_) => {
+                return Err(Error::invalid_url("the URL's option dialect has to be curator, kazoo or both"));
+            }
+        };
+        let root = root(&url.path)?;
+        url.finish(OPTIONS)?;
+        Ok(Self { hosts, root, login, tls, acl, dialect })
+    }
+
+    pub(super) fn has_open_nodes(&self) -> bool {
+        self.acl.iter().any(|acl| acl.scheme == "world" && acl.permissions & !1 != 0)
+    }
+}
+
+fn root(path: &str) -> Result<String> {
+    let path = path.trim_end_matches('/');
+    if path.is_empty() {
+        return Ok(DEFAULT_ROOT.to_owned());
+    }
+    let bad = |element: &str| {
+        matches!(element, "" | "." | "..") || element.chars().any(|c| c.is_control() || u32::from(c) > 0xd7ff)
+    };
+    if path.split('/').any(bad) || path.split('/').next() == Some("zookeeper") {
+        return Err(Error::invalid_url(
+            "the path in the URL is none that ZooKeeper allows for locks: write zookeeper://host/some/path",
+        ));
+    }
+    Ok(format!("/{path}"))
+}
+
+fn login(url: &mut Url) -> Result<Option<Login>> {
+    let sasl = match url.take("auth").as_deref() {
+        None | Some("digest") => false,
+        Some("sasl") => true,
+        Some(_) => return Err(Error::invalid_url("the URL's option auth has to be digest or sasl")),
+    };
+    match (url.user.take(), url.password.take()) {
+        (Some(user), password) => {
+            if user.contains(':') && !sasl {
+                return Err(Error::invalid_url("a user of ZooKeeper may not have a colon in its name"));
+            }
+            Ok(Some(Login { user, password: password.unwrap_or_default(), sasl }))
+        }
+        (None, Some(_)) => {
+            Err(Error::invalid_url("the URL has a password without a user: write user:password@host"))
+        }
+        (None, None) if sasl => {
+            Err(Error::invalid_url("auth=sasl needs a login in the URL: write user:password@host"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Who may do what with the nodes of locks.
+fn acl(option: Option<&str>, has_login: bool) -> Result<Arc<[Acl]>> {
+    let one = |scheme: &str, id: &str| -> Arc<[Acl]> {
+        [Acl { permissions: ALL_PERMISSIONS, scheme: scheme.to_owned(), id: id.to_owned() }].into()
+    };
+    match option {
+        None if has_login => Ok(one("auth", "")),
+        None | Some("open") => Ok(one("world", "anyone")),
+        Some("creator") if has_login => Ok(one("auth", "")),
+        Some("creator") => {
+            Err(Error::invalid_url("acl=creator needs a login in the URL: write user:password@host"))
+        }
+        Some(list) => list.split(',').map(entry).collect::<Result<Vec<_>>>().map(Into::into),
+    }
+}
+
+/// One entry as the command line of ZooKeeper has it: `scheme:id:cdrwa`.
+fn entry(text: &str) -> Result<Acl> {
+    let bad = || {
+        Error::invalid_url(
+            "the URL's option acl has to be open, creator, or a list of scheme:id:permissions such as world:anyone:r",
+        )
+    };
+    let (scheme, rest) = text.split_once(':').ok_or_else(bad)?;
+    let (id, letters) = rest.rsplit_once(':').ok_or_else(bad)?;
+    let mut permissions = 0;
+    for letter in letters.chars() {
+        permissions |= match letter {
+            'r' => 1,
+            'w' => 2,
+            'c' => 4,
+            'd' => 8,
+            'a' => 16,
+            _ => return Err(bad()),
+        };
+    }
+    if permissions == 0 || scheme.is_empty() {
+        return Err(bad());
+    }
+    Ok(Acl { permissions, scheme: scheme.to_owned(), id: id.to_owned() })
+}
+
+fn tls(url: &mut Url, secure: bool) -> Result<Option<Arc<rustls::ClientConfig>>> {
+    let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
+        let Some(path) = url.take(option) else { return Ok(None) };
+        if !secure {
+            return Err(Error::invalid_url(format!(
+                "the URL's option {option} is about TLS, and zookeeper:// does not use it: write zookeepers://"
+            )));
+        }
+        fs::read(&path).map(Some).map_err(|error| {
+            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
+        })
+    };
+    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
+    if !secure {
+        return Ok(None);
+    }
+    let bad = |what: &str| {
+        Error::invalid_url(format!("the file of the URL's option {what} is not what it should be"))
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    match &ca {
+        Some(pem) => {
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                roots.add(certificate.map_err(|_| bad("ca"))?).map_err(|_| bad("ca"))?;
+            }
+        }
+        None => {
+            // What the system has and rustls cannot read is not trusted; that is all.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::invalid_url(format!("TLS cannot be set up: {error}")))?
+        .with_root_certificates(roots);
+    let config = match (cert, key) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(cert), Some(key)) => {
+            let chain = CertificateDer::pem_slice_iter(&cert).collect::<Result<Vec<_>, _>>();
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| bad("key"))?;
+            builder.with_client_auth_cert(chain.map_err(|_| bad("cert"))?, key).map_err(|_| bad("cert"))?
+        }
+        _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
+    };
+    Ok(Some(Arc::new(config)))
+}
+
+impl fmt::Debug for ZookeeperConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ZookeeperConfig({:?}, root {:?}, {:?})", self.hosts, self.root, self.dialect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read_with_their_options() {
+        let one = ZookeeperConfig::from_url("zookeeper://me:secret@a:1,b/app/locks/?dialect=both").unwrap();
+        assert_eq!(one.hosts, [("a".into(), 1), ("b".into(), 2181)]);
+        assert_eq!((&*one.root, one.dialect, &*one.acl[0].scheme), ("/app/locks", Dialect::Both, "auth"));
+        assert!(!one.has_open_nodes() && !format!("{one:?}").contains("secret"));
+        let plain = ZookeeperConfig::from_url("zk://a").unwrap();
+        assert_eq!((&*plain.root, plain.has_open_nodes()), ("/tidelock", true));
+        let acl = ZookeeperConfig::from_url("zk://a?acl=digest:me:h%3D:cdrwa,world:anyone:r").unwrap();
+        assert_eq!((acl.acl[0].permissions, acl.acl[1].permissions), (31, 1));
+        assert!(!acl.has_open_nodes());
+        let secure = ZookeeperConfig::from_url("zks://me:x@a?auth=sasl").unwrap();
+        assert!(secure.tls.is_some() && secure.login.unwrap().sasl && secure.hosts[0].1 == 2281);
+    }
+
+    #[test]
+    fn wrong_urls_get_one_clear_sentence_without_secrets() {
+        for bad in [
+            "zookeeper://",
+            "zookeeper://:secret@h",
+            "zookeeper://h/a//b",
+            "zookeeper://h/zookeeper/x",
+            "zookeeper://h/..",
+            "zookeeper://me:secret@h?auth=magic",
+            "zookeeper://h?auth=sasl",
+            "zookeeper://h?acl=creator",
+            "zookeeper://h?acl=world",
+            "zookeeper://h?acl=world:anyone:x",
+            "zookeeper://h?dialect=latin",
+            "zookeeper://h?ca=/nonexistent",
+            "zookeepers://h?ca=/nonexistent",
+            "zookeepers://h?cert=/dev/null",
+            "zookeeper://h?nonsense",
+        ] {
+            let error = ZookeeperConfig::from_url(bad).unwrap_err();
+            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+        }
+    }
+}
