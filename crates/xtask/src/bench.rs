@@ -13,6 +13,7 @@ mod peers;
 mod redis;
 mod redlock;
 mod report;
+mod zookeeper;
 
 use std::{fs, thread, time::Duration};
 
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
-    /// Only this store: memory, file, redis, redlock
+    /// Only this store: memory, file, redis, redlock, zookeeper
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
     /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
@@ -117,8 +118,12 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
         rows.extend(redlock::rows(effort, &progress, scenario)?);
     }
+    if wanted("zookeeper") {
+        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
+        rows.extend(zookeeper::rows(effort, &progress, scenario)?);
+    }
     if rows.is_empty() {
-        return Err("no such store: there are memory, file, redis and redlock".to_owned());
+        return Err("no such store: there are memory, file, redis, redlock and zookeeper".to_owned());
     }
     drop(progress);
     if args.json {

@@ -105,6 +105,7 @@ async fn line_of_clients(waiters: u32) -> Result<Duration, Failure> {
                 ttl: Duration::from_secs(30),
                 label: Arc::clone(&label),
                 detached: false,
+                writes: false,
             };
             (backend, Arc::new(claim))
         })

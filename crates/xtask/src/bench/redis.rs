@@ -299,7 +299,7 @@ impl Bench {
 }
 
 /// Jain's index: 1 if all got the same, 1/n if one got all.
-fn jain(shares: &[f64]) -> f64 {
+pub(super) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     sum * sum / (shares.len() as f64 * shares.iter().map(|share| share * share).sum::<f64>())
 }
