@@ -32,6 +32,11 @@ impl Certificates {
         Ok(Self { folder: folder.to_owned() })
     }
 
+    /// Those that were written into `folder` before.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
     /// The certificate of the authority that clients of the server must trust.
     #[must_use]
     pub fn ca(&self) -> PathBuf {

@@ -10,12 +10,19 @@ use crate::folder::Folder;
 use crate::ports::{self, Port};
 use crate::process::Call;
 use crate::server::Plan;
-use crate::{Cluster, Error, Server, packages};
+use crate::{Certificates, Cluster, Error, Proxy, Server, packages};
 
 /// How an etcd server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Etcd {
     durable: bool,
+    tls: Option<Tls>,
+    password: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tls {
+    client_auth: bool,
 }
 
 /// A member that is yet to start: its name, its port for clients and its port for the others.
@@ -39,6 +46,33 @@ impl Etcd {
         self
     }
 
+    /// Speaks TLS with clients, with a certificate of [`certificates`](Self::certificates).
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls.get_or_insert_default();
+        self
+    }
+
+    /// As [`tls`](Self::tls), and refuses clients that do not show a certificate of the authority.
+    #[must_use]
+    pub fn tls_client_auth(mut self) -> Self {
+        self.tls.get_or_insert_default().client_auth = true;
+        self
+    }
+
+    /// Lets nobody in but the user `root` with this password, and forgets logins after some seconds.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// The certificates of a server that speaks TLS.
+    #[must_use]
+    pub fn certificates(server: &Server) -> Certificates {
+        Certificates::at(server.folder())
+    }
+
     /// Starts one server.
     ///
     /// # Errors
@@ -46,7 +80,13 @@ impl Etcd {
     /// When etcd is not installed or does not start.
     pub fn start(&self) -> Result<Server, Error> {
         let mut nodes = self.start_members(1)?;
-        nodes.pop().ok_or_else(|| Error::new("no etcd started"))
+        let node = nodes.pop().ok_or_else(|| Error::new("no etcd started"))?;
+        if let Some(password) = &self.password {
+            for words in [&["user", "add", &format!("root:{password}")][..], &["auth", "enable"]] {
+                node.ask(words)?;
+            }
+        }
+        Ok(node)
     }
 
     /// Starts a cluster of three.
@@ -58,7 +98,28 @@ impl Etcd {
         Ok(Cluster::new("etcd", self.start_members(3)?))
     }
 
+    /// Starts a cluster of three with a network between them that can be broken.
+    ///
+    /// # Errors
+    ///
+    /// When etcd is not installed or does not start.
+    pub fn start_divisible(&self) -> Result<Divisible, Error> {
+        let (nodes, proxies) = self.start_behind(3, |peer| Proxy::start(peer).map(Some))?;
+        Ok(Divisible {
+            cluster: Cluster::new("etcd", nodes),
+            proxies: proxies.into_iter().flatten().collect(),
+        })
+    }
+
     fn start_members(&self, count: usize) -> Result<Vec<Server>, Error> {
+        Ok(self.start_behind(count, |_| Ok(None))?.0)
+    }
+
+    fn start_behind(
+        &self,
+        count: usize,
+        door: impl Fn(SocketAddr) -> Result<Option<Proxy>, Error>,
+    ) -> Result<(Vec<Server>, Vec<Option<Proxy>>), Error> {
         ports::retry(|| {
             let members = (0..count)
                 .map(|number| {
@@ -69,25 +130,38 @@ impl Etcd {
                     })
                 })
                 .collect::<Result<Vec<_>, Error>>()?;
-            let all: Vec<_> = members
+            let doors =
+                members.iter().map(|member| door(member.peer.addr())).collect::<Result<Vec<_>, Error>>()?;
+            let reached: Vec<_> = members
                 .iter()
-                .map(|member| format!("{}=http://{}", member.name, member.peer.addr()))
+                .zip(&doors)
+                .map(|(member, door)| {
+                    let addr = door.as_ref().map_or(member.peer.addr(), Proxy::addr);
+                    format!("http://{addr}")
+                })
                 .collect();
+            let all: Vec<_> =
+                members.iter().zip(&reached).map(|(member, url)| format!("{}={url}", member.name)).collect();
             let all = all.join(",");
             let nodes = members
                 .into_iter()
-                .map(|member| self.launch(member, &all))
+                .zip(&reached)
+                .map(|(member, url)| self.launch(member, url, &all))
                 .collect::<Result<Vec<_>, Error>>()?;
             nodes.iter().try_for_each(Server::wait_ready)?;
-            Ok(nodes)
+            Ok((nodes, doors))
         })
     }
 
-    fn launch(&self, member: Member, all: &str) -> Result<Server, Error> {
+    fn launch(&self, member: Member, reached: &str, all: &str) -> Result<Server, Error> {
         let folder = Folder::new("etcd")?;
         let program = packages::require("etcd")?;
         let addr = member.client.addr();
-        let client = format!("http://{addr}");
+        let certificates = self.tls.map(|_| Certificates::write(folder.path())).transpose()?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let client = format!("{scheme}://{addr}");
+        let metrics = ports::free()?;
+        let door = metrics.addr();
         let peer = format!("http://{}", member.peer.addr());
         let mut run = Call::new(program.clone()).args([
             format!("--name={}", member.name),
@@ -95,8 +169,10 @@ impl Etcd {
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={peer}"),
-            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={reached}"),
             format!("--initial-cluster={all}"),
+            // Whether it is healthy is said without TLS, too.
+            format!("--listen-metrics-urls=http://{door}"),
             // A new leader after half a second instead of one, and yet not at every hiccup of a
             // machine with two cores.
             "--heartbeat-interval=50".to_owned(),
@@ -105,6 +181,26 @@ impl Etcd {
         if !self.durable && can_skip_fsync(&program) {
             run = run.arg("--unsafe-no-fsync");
         }
+        let mut etcdctl = Call::new(packages::require("etcdctl")?)
+            .arg(format!("--endpoints={client}"))
+            .env("ETCDCTL_API", "3");
+        if let Some((tls, certificates)) = self.tls.zip(certificates.as_ref()) {
+            run = run
+                .arg(format!("--cert-file={}", certificates.server_cert(false).display()))
+                .arg(format!("--key-file={}", certificates.server_key().display()));
+            if tls.client_auth {
+                run = run.arg("--client-cert-auth");
+                run = run.arg(format!("--trusted-ca-file={}", certificates.ca().display()));
+            }
+            etcdctl = etcdctl
+                .arg(format!("--cacert={}", certificates.ca().display()))
+                .arg(format!("--cert={}", certificates.client_cert().display()))
+                .arg(format!("--key={}", certificates.client_key().display()));
+        }
+        if self.password.is_some() {
+            run = run.arg("--auth-token-ttl=2");
+        }
+        let login = self.password.as_ref().map_or(String::new(), |password| format!("root:{password}@"));
         if std::env::consts::ARCH == "aarch64" {
             // Old versions refuse to run there unless told to.
             run = run.env("ETCD_UNSUPPORTED_ARCH", "arm64");
@@ -112,17 +208,54 @@ impl Etcd {
         Server::launch(Plan {
             store: "etcd",
             addr,
-            url: format!("etcd://{addr}"),
+            url: format!("{}://{login}{addr}", if self.tls.is_some() { "etcds" } else { "etcd" }),
             unix_socket: None,
             run,
-            client: Call::new(packages::require("etcdctl")?)
-                .arg(format!("--endpoints={client}"))
-                .env("ETCDCTL_API", "3"),
-            probe: Box::new(move || health(addr)),
+            client: etcdctl,
+            probe: Box::new(move || health(door)),
             redis: None,
             folder,
-            ports: vec![member.client, member.peer],
+            ports: vec![member.client, member.peer, metrics],
         })
+    }
+}
+
+/// A cluster whose members can be cut off from each other, and not from their clients.
+#[derive(Debug)]
+pub struct Divisible {
+    cluster: Cluster,
+    /// In front of the members, for each other.
+    proxies: Vec<Proxy>,
+}
+
+impl Divisible {
+    /// The cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Cuts one member off from the others.
+    pub fn cut_off(&self, member: usize) {
+        let process = self.cluster.nodes()[member].pid().unwrap_or_default();
+        for (number, proxy) in self.proxies.iter().enumerate() {
+            if number == member {
+                proxy.cut();
+            } else {
+                proxy.refuse(process);
+            }
+        }
+    }
+
+    /// Joins a member again that was cut off.
+    ///
+    /// # Errors
+    ///
+    /// When a stranger took its port meanwhile.
+    pub fn join(&self, member: usize) -> Result<(), Error> {
+        let process = self.cluster.nodes()[member].pid().unwrap_or_default();
+        self.proxies.iter().for_each(|proxy| proxy.welcome(process));
+        self.proxies[member].heal()
     }
 }
 

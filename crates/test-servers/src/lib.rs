@@ -49,7 +49,7 @@ pub use certificates::Certificates;
 pub use cluster::Cluster;
 pub use deadline::wait_for;
 pub use error::Error;
-pub use etcd::Etcd;
+pub use etcd::{Divisible, Etcd};
 pub use mariadb::MariaDb;
 pub use postgres::Postgres;
 pub use process::running_in;

@@ -1,7 +1,8 @@
 //! A TCP proxy that stands for the network between a client and a server, and breaks like one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -44,6 +45,8 @@ struct State {
     lost: u64,
     next_link: u64,
     links: HashMap<u64, Link>,
+    /// Processes that are not let through.
+    strangers: HashSet<u32>,
 }
 
 /// A connection of a client and the one to the server that belongs to it.
@@ -123,6 +126,21 @@ impl Proxy {
             // The listener is closed when the thread has ended, and not before.
             let _ = thread.join();
         }
+    }
+
+    /// Closes the connections of a process and refuses new ones from it, until it is
+    /// [welcome](Self::welcome) again.
+    pub fn refuse(&self, process: u32) {
+        let mut state = self.network.state();
+        state.strangers.insert(process);
+        state.close_links(|link| is_of(&link.client, process));
+        drop(state);
+        self.network.changed.notify_all();
+    }
+
+    /// Lets a process through again.
+    pub fn welcome(&self, process: u32) {
+        self.network.state().strangers.remove(&process);
     }
 
     /// Closes all connections; new ones are welcome at once.
@@ -268,7 +286,7 @@ impl Network {
         ];
         let id = {
             let mut state = self.state();
-            if state.cuts != cuts {
+            if state.cuts != cuts || state.strangers.iter().any(|process| is_of(&link.client, *process)) {
                 return Ok(());
             }
             state.next_link += 1;
@@ -374,4 +392,25 @@ impl Network {
             self.changed.notify_all();
         }
     }
+}
+
+/// Whether the other end of a connection on this machine belongs to a process.
+fn is_of(stream: &TcpStream, process: u32) -> bool {
+    let Ok(peer) = stream.peer_addr() else { return false };
+    let Ok(table) = fs::read_to_string("/proc/net/tcp") else { return false };
+    let port = format!(":{:04X}", peer.port());
+    let sockets: Vec<_> = table
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_whitespace();
+            let local = fields.nth(1)?;
+            let inode = fields.nth(7)?;
+            local.ends_with(&port).then(|| format!("socket:[{inode}]"))
+        })
+        .collect();
+    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    files.flatten().any(|file| {
+        fs::read_link(file.path())
+            .is_ok_and(|target| sockets.iter().any(|socket| target.as_os_str() == &**socket))
+    })
 }
