@@ -184,6 +184,7 @@ mod tests {
                 label: "worker".into(),
                 detached: false,
                 writes: false,
+                auto_renew: true,
             };
             view.waiters.push(ClaimView::new(&claim, None, Duration::ZERO, Duration::ZERO));
         }

@@ -168,6 +168,8 @@ pub struct Claim {
     /// Whether an exclusive claim was asked for as a write lock. The line does not care; stores that share it
     /// with other programs name it as those do.
     pub writes: bool,
+    /// Whether a hold is renewed until it is given back. If not, its client asks for no more than one ttl.
+    pub auto_renew: bool,
 }
 
 /// The store's yes.

@@ -11,6 +11,10 @@ use crate::{
 
 /// The schemes that this build knows.
 pub(crate) const SCHEMES: &[&str] = &[
+    #[cfg(feature = "etcd")]
+    "etcd",
+    #[cfg(feature = "etcd")]
+    "etcds",
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
@@ -56,6 +60,8 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         )));
     };
     match scheme {
+        #[cfg(feature = "etcd")]
+        "etcd" | "etcds" => etcd(url, client).await,
         "file" => file(rest, false, client),
         "memory" => memory(rest, client),
         #[cfg(feature = "redis")]
@@ -88,6 +94,14 @@ fn file(_: &str, _: bool, _: ClientId) -> Result<Arc<dyn Backend>> {
     Err(Error::invalid_url(
         "this build of tidelock has no store in files: enable the crate's feature \"file\" (on Unix), or use another store",
     ))
+}
+
+#[cfg(feature = "etcd")]
+async fn etcd(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::etcd::{EtcdBackend, EtcdConfig};
+
+    let backend = EtcdBackend::connect(EtcdConfig::from_url(url)?, client).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("etcd", None, &failure))?))
 }
 
 #[cfg(feature = "redis")]

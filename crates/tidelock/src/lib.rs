@@ -76,6 +76,9 @@ mod documents {
     #[cfg(all(unix, feature = "file"))]
     #[doc = include_str!("../../../docs/backends/file.md")]
     struct File;
+    #[cfg(feature = "etcd")]
+    #[doc = include_str!("../../../docs/backends/etcd.md")]
+    struct Etcd;
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/backends/redis.md")]
     struct Redis;

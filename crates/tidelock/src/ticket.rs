@@ -71,6 +71,7 @@ impl Ticket {
             label: "ticket".into(),
             detached: true,
             writes: false,
+            auto_renew: true,
         })
     }
 }

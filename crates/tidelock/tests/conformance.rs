@@ -8,6 +8,9 @@
 
 #[path = "conformance/behind.rs"]
 mod behind;
+#[cfg(feature = "etcd")]
+#[path = "conformance/etcd.rs"]
+mod etcd;
 #[cfg(all(unix, feature = "file"))]
 #[path = "conformance/files.rs"]
 mod files;
@@ -72,6 +75,10 @@ const STANDS: &[Stand] = &[
     Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far), seeds: SEEDS },
     #[cfg(all(unix, feature = "file"))]
     Stand { name: "file", runtime: real, open: files::Files::open, seeds: SEEDS },
+    #[cfg(feature = "etcd")]
+    Stand { name: "etcd", runtime: real, open: etcd::one, seeds: 4 },
+    #[cfg(feature = "etcd")]
+    Stand { name: "etcd_cluster", runtime: real, open: etcd::cluster, seeds: 2 },
     #[cfg(feature = "redis")]
     Stand { name: "redis", runtime: real, open: redis::one, seeds: 4 },
     #[cfg(feature = "redis")]
@@ -98,7 +105,7 @@ fn paused() -> Runtime {
 }
 
 /// A runtime for stores that others change too, on the machine's clock.
-#[cfg(any(all(unix, feature = "file"), feature = "redis", feature = "zookeeper"))]
+#[cfg(any(all(unix, feature = "file"), feature = "etcd", feature = "redis", feature = "zookeeper"))]
 fn real() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -152,6 +159,8 @@ fn main() -> ExitCode {
     match trials() {
         Ok(trials) => {
             let conclusion = libtest_mimic::run(&arguments, trials);
+            #[cfg(feature = "etcd")]
+            etcd::stop();
             #[cfg(feature = "redis")]
             {
                 redis::stop();

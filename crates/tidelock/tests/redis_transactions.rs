@@ -67,6 +67,7 @@ impl Client {
             label: "a test".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         })
     }
 

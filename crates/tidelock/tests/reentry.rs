@@ -88,6 +88,7 @@ async fn claim_that_waits_rides_when_its_owner_gets_the_lock() {
             label: "x".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         })
     };
     let (holds, first, second) = (claim(1, None), claim(2, Some("ann")), claim(3, Some("ann")));
@@ -119,6 +120,7 @@ async fn names_whose_claims_lapsed_are_forgotten() {
             label: "x".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         })
     };
     for i in 0..5_000 {

@@ -1,5 +1,7 @@
 //! The stores. Each has the same files: `mod`, `config`, `backend`, `store`, `wake`, as far as it needs them.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(all(unix, feature = "file"))]
 pub mod file;
 pub mod memory;

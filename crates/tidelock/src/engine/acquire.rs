@@ -156,6 +156,7 @@ impl Engine {
             label: Arc::clone(request.label),
             detached: request.detached,
             writes: request.writes,
+            auto_renew: request.auto_renew,
         };
         LeasedClaim::new(claim, serial, request.auto_renew, asked)
     }

@@ -124,6 +124,7 @@ mod tests {
             label: "test".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         })
     }
 

@@ -378,6 +378,7 @@ fn nobody(name: &Name, ttl: Duration) -> Arc<Claim> {
         label: "restart rule".into(),
         detached: false,
         writes: false,
+        auto_renew: true,
     })
 }
 

@@ -93,6 +93,7 @@ mod tests {
             label: Arc::from("test"),
             detached: false,
             writes: false,
+            auto_renew: true,
         };
         ClaimView::new(&claim, epoch, Duration::ZERO, Duration::ZERO)
     }

@@ -327,6 +327,7 @@ impl Raw {
             ttl,
             label: "suite".into(),
             detached: false,
+            auto_renew: true,
             writes: false,
         });
         self.claims.lock().expect("no case panics here").insert(claim.id, Arc::clone(&claim));

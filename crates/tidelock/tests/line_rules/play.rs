@@ -139,6 +139,7 @@ impl<R: Rules> Player<R> {
             label: "test".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         });
         self.claims.push(Arc::clone(&claim));
         claim

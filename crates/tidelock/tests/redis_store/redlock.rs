@@ -116,6 +116,7 @@ fn claim(client: u64, serial: u64, ttl: Duration) -> Arc<Claim> {
         ttl,
         label: "trial".into(),
         detached: false,
+        auto_renew: true,
         writes: false,
     })
 }

@@ -103,6 +103,7 @@ async fn nothing_is_granted_until_the_longest_lease_is_over(scripting: &str) {
             label: "other".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         });
         guards.push(guard);
         // Asked once before the server dies: it is known how long a lease may be.

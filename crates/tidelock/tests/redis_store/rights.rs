@@ -75,6 +75,7 @@ fn claim(client: ClientId, serial: u64, owner: Option<&str>, ttl: Duration) -> A
         label: "somebody".into(),
         detached: false,
         writes: false,
+        auto_renew: true,
     })
 }
 

@@ -163,7 +163,8 @@ fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
     let label = reader.u8()? as usize;
     let label = reader.text(label)?.into();
-    let claim = Claim { id, name: name.clone(), share, owner, ttl, label, detached, writes: false };
+    let claim =
+        Claim { id, name: name.clone(), share, owner, ttl, label, detached, auto_renew: true, writes: false };
     Some(Part { claim: Arc::new(claim), since, lapses, hold })
 }
 
@@ -309,6 +310,7 @@ mod tests {
                 label: "test 🔒".into(),
                 detached: serial == 3,
                 writes: false,
+                auto_renew: true,
             };
             let at = StoreTime { lease: Moment::from_nanos(5 + serial), micros: 77 };
             line.enter(&Arc::new(claim), Ask::Queue, at, &mut Vec::new());

@@ -283,8 +283,17 @@ fn part(name: &Name, id: &str, record: &str) -> Option<Part> {
     };
     let owner = if owner.is_empty() { None } else { Some(Owner::new(owner).ok()?) };
     let (id, ttl) = (claim_id(id)?, Duration::from_micros(ttl));
-    let claim =
-        Claim { id, name: name.clone(), share, owner, ttl, label: label.into(), detached, writes: false };
+    let claim = Claim {
+        id,
+        name: name.clone(),
+        share,
+        owner,
+        ttl,
+        label: label.into(),
+        detached,
+        auto_renew: true,
+        writes: false,
+    };
     let hold = (hold > 0).then(|| PartHold { epoch, since: moment(held_since), rides: hold == 2 });
     Some(Part { claim: Arc::new(claim), since: moment(since), lapses: moment(lapses), hold })
 }
@@ -418,6 +427,7 @@ mod tests {
                 label: "one, two 🔒".into(),
                 detached: serial == 2,
                 writes: false,
+                auto_renew: true,
             };
             line.enter(&claim.into(), Ask::Queue, store_time(1_700_000_000_000_000 + serial), &mut effects);
         }

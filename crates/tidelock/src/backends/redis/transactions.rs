@@ -399,6 +399,7 @@ mod tests {
             label: "test".into(),
             detached: false,
             writes: false,
+            auto_renew: true,
         });
         let (mut line, mut effects) = (Line::default(), Vec::new());
         line.enter(&claim, Ask::Queue, store_time(1_000), &mut effects);

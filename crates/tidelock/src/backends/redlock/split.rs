@@ -67,6 +67,7 @@ mod tests {
                 ttl: Duration::from_secs(1),
                 label: Arc::from(""),
                 detached: false,
+                auto_renew: true,
                 writes: false,
             };
             view.holders.push(ClaimView::new(&claim, Some(1), Duration::ZERO, Duration::ZERO));

@@ -186,6 +186,7 @@ mod tests {
             ttl: Duration::from_secs(3),
             label: Arc::from("x"),
             detached,
+            auto_renew: true,
             writes: share == Share::Exclusive,
         }
     }

@@ -290,6 +290,7 @@ mod tests {
             ttl: Duration::from_secs(1),
             label: Arc::from("x"),
             detached: false,
+            auto_renew: true,
             writes: false,
         }
     }

@@ -1,0 +1,185 @@
+//! Leases: one for each client and ttl, shared by all claims, and those that belong to one claim.
+//!
+//! A claim lives from when it was asked for, but a lease that was there before is older than that. So a lease is
+//! used for a claim only if it was last confirmed so lately that all of the claim's ttl is left of it; else it is
+//! kept alive once more, together with the question. From ten seconds on a lease is given one second more than
+//! the ttl, so that this happens once in a second at most, however many claims there are.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    codec::has_own_lease,
+    proto::{LeaseGrantRequest, LeaseRevokeRequest},
+    servers::{Missed, Shared},
+};
+use crate::{
+    backend::{Claim, Failure},
+    clock::{Clock, Moment},
+};
+
+/// Leases at least so long are given a second more.
+const LONG: u64 = 10;
+
+#[derive(Debug)]
+pub(super) struct Leases {
+    servers: Shared,
+    clock: Clock,
+    known: Mutex<Known>,
+    granting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The lease that claims with a ttl share.
+    shared: HashMap<Duration, i64>,
+    leases: HashMap<i64, Lease>,
+}
+
+#[derive(Clone, Debug)]
+struct Lease {
+    /// What the server gave.
+    ttl: Duration,
+    /// When the last question was asked that it answered with yes.
+    confirmed: Moment,
+    /// One question at a time: the others are answered by it, too.
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Leases {
+    pub(super) fn new(servers: Shared, clock: Clock) -> Self {
+        Self { servers, clock, known: Mutex::default(), granting: tokio::sync::Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lease that a claim may share, if it is there and not nearly over.
+    pub(super) fn at_hand(&self, claim: &Claim) -> Option<i64> {
+        if has_own_lease(claim) {
+            return None;
+        }
+        let known = self.known();
+        let id = *known.shared.get(&claim.ttl)?;
+        let lease = known.leases.get(&id)?;
+        (self.clock.now().since(lease.confirmed) < lease.ttl / 2).then_some(id)
+    }
+
+    /// The lease for a claim, granted if there is none.
+    pub(super) async fn for_claim(&self, claim: &Claim) -> Result<i64, Failure> {
+        if has_own_lease(claim) {
+            return self.grant(claim.ttl).await;
+        }
+        if let Some(id) = self.at_hand(claim) {
+            return Ok(id);
+        }
+        let _alone = self.granting.lock().await;
+        if let Some(id) = self.at_hand(claim) {
+            return Ok(id);
+        }
+        let old = self.known().shared.get(&claim.ttl).copied();
+        if let Some(id) = old
+            && self.keep(id, claim.ttl).await?
+        {
+            return Ok(id);
+        }
+        let id = self.grant(claim.ttl).await?;
+        self.known().shared.insert(claim.ttl, id);
+        Ok(id)
+    }
+
+    /// Grants a lease that nobody shares yet.
+    pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, Failure> {
+        let asked = self.clock.now();
+        let answer = self.servers.ask(LeaseGrantRequest { ttl: seconds(ttl) }).await?.answer;
+        let granted = Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0));
+        if granted < ttl || answer.id == 0 {
+            return Err(Failure::denied(format!(
+                "it gave a lease of {granted:?} instead of {ttl:?} {}",
+                answer.error
+            )));
+        }
+        let lease = Lease { ttl: granted, confirmed: asked, asking: Arc::default() };
+        self.known().leases.insert(answer.id, lease);
+        Ok(answer.id)
+    }
+
+    /// Whether all of a ttl is left of a lease.
+    pub(super) fn is_fresh(&self, id: i64, ttl: Duration) -> bool {
+        let now = self.clock.now();
+        self.known().leases.get(&id).is_some_and(|lease| now.since(lease.confirmed) + ttl <= lease.ttl)
+    }
+
+    /// Sees to it that all of a ttl is left of a lease, from now on. Says whether the lease is there.
+    pub(super) async fn keep(&self, id: i64, ttl: Duration) -> Result<bool, Failure> {
+        let began = self.clock.now();
+        let asking = self.known().leases.get(&id).map(|lease| Arc::clone(&lease.asking));
+        let Some(asking) = asking else {
+            return Ok(self.keep_alive(id).await?.is_some_and(|granted| granted >= ttl));
+        };
+        let _alone = asking.lock().await;
+        let lease = self.known().leases.get(&id).cloned();
+        let Some(lease) = lease else { return Ok(false) };
+        if lease.confirmed >= began || self.is_fresh(id, ttl) {
+            return Ok(true);
+        }
+        let asked = self.clock.now();
+        let granted = self.keep_alive(id).await?.filter(|granted| *granted >= ttl);
+        let mut known = self.known();
+        match (granted, known.leases.get_mut(&id)) {
+            (Some(granted), Some(lease)) => (lease.ttl, lease.confirmed) = (granted, asked),
+            (Some(_), None) => {}
+            (None, _) => known.forget(id),
+        }
+        Ok(granted.is_some())
+    }
+
+    async fn keep_alive(&self, id: i64) -> Result<Option<Duration>, Failure> {
+        match self.servers.keep_alive(id).await {
+            Ok(answer) => Ok(u64::try_from(answer.ttl).ok().filter(|ttl| *ttl > 0).map(Duration::from_secs)),
+            Err(Missed::Lease) => Ok(None),
+            Err(Missed::Failed(failure)) => Err(failure),
+        }
+    }
+
+    /// A lease is over.
+    pub(super) fn forget(&self, id: i64) {
+        self.known().forget(id);
+    }
+
+    /// Ends a lease that nobody needs any more. If that fails it ends by itself.
+    pub(super) async fn revoke(&self, id: i64) {
+        self.forget(id);
+        let _ = self.servers.ask(LeaseRevokeRequest { id }).await;
+    }
+}
+
+impl Known {
+    fn forget(&mut self, id: i64) {
+        self.leases.remove(&id);
+        self.shared.retain(|_, shared| *shared != id);
+    }
+}
+
+/// How long a lease to ask for: etcd counts whole seconds.
+fn seconds(ttl: Duration) -> i64 {
+    let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+    let spare = u64::from(whole >= LONG);
+    i64::try_from(whole + spare).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_never_shorter_than_the_ttl() {
+        for (millis, given) in [(1, 1), (1_000, 1), (1_001, 2), (9_000, 9), (9_001, 11), (30_000, 31)] {
+            assert_eq!(seconds(Duration::from_millis(millis)), given);
+        }
+    }
+}

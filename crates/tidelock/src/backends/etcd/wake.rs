@@ -1,0 +1,202 @@
+//! The watch stream, and what follows from what it says.
+
+use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::sync::{mpsc::unbounded_channel, watch};
+use tonic::Streaming;
+
+use super::{
+    errors::classify,
+    proto::{DeleteRangeRequest, RangeRequest, WatchResponse},
+    rules::order,
+    store::EtcdStore,
+    table::{Stand, watch_request},
+};
+use crate::{
+    backend::{ClaimId, Failure, Grant, Leave, News, What},
+    name::Name,
+};
+
+/// How long to wait before a line is read again: at first, and at most.
+const SOON: Duration = Duration::from_millis(5);
+const AGAIN: Duration = Duration::from_millis(500);
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is kept between two calls of `wait`.
+pub(super) struct Listener {
+    stream: Option<(Streaming<WatchResponse>, u64)>,
+    /// Readings under way.
+    jobs: FuturesUnordered<Job>,
+    in_use: watch::Receiver<u64>,
+}
+
+/// What woke the listener.
+enum Woken {
+    Said(Result<Option<WatchResponse>, tonic::Status>),
+    /// Something else is to be done.
+    Stirred,
+    /// Questions go to another member by now.
+    Moved,
+}
+
+impl Listener {
+    pub(super) fn new(in_use: watch::Receiver<u64>) -> Self {
+        Self { stream: None, jobs: FuturesUnordered::new(), in_use }
+    }
+
+    /// The next thing that happens to a claim unasked.
+    pub(super) async fn wait(&mut self, store: &Arc<EtcdStore>) -> Result<News, Failure> {
+        loop {
+            if let Some(news) = store.table().take_news() {
+                return Ok(news);
+            }
+            if self.stream.is_none() {
+                self.open(store).await?;
+            }
+            self.begin_jobs(store);
+            match self.woken(store).await {
+                Woken::Stirred => store.table().pass_time(&store.space, store.clock.now()),
+                Woken::Said(Ok(Some(response))) => {
+                    let heard = store.table().heard(response, store.clock.now());
+                    heard.map_err(|failure| self.closed(store, failure))?;
+                }
+                Woken::Said(Ok(None)) => {
+                    return Err(
+                        self.closed(store, Failure::unreachable("the server ended the stream of watches"))
+                    );
+                }
+                Woken::Said(Err(status)) => return Err(self.closed(store, classify(&status))),
+                Woken::Moved => {
+                    return Err(self.closed(store, Failure::unreachable("the connection was given up")));
+                }
+            }
+        }
+    }
+
+    async fn open(&mut self, store: &EtcdStore) -> Result<(), Failure> {
+        let (tell, requests) = unbounded_channel();
+        // A server answers a stream with its first message, so there has to be something to answer.
+        let first = store.table().spare_watch();
+        let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), 0));
+        self.in_use.mark_unchanged();
+        self.stream = Some(store.servers.watch(requests).await?);
+        store.table().opened(tell);
+        Ok(())
+    }
+
+    fn closed(&mut self, store: &EtcdStore, failure: Failure) -> Failure {
+        if let Some((_, number)) = self.stream.take() {
+            store.servers.cut(number, true);
+        }
+        store.table().closed();
+        failure
+    }
+
+    async fn woken(&mut self, store: &EtcdStore) -> Woken {
+        let Some((stream, number)) = &mut self.stream else { return Woken::Stirred };
+        let due = store.table().due();
+        let time = async {
+            match due {
+                Some(due) => store.clock.sleep_towards(due).await,
+                None => pending().await,
+            }
+        };
+        let moved = async {
+            while *self.in_use.borrow_and_update() == *number {
+                if self.in_use.changed().await.is_err() {
+                    pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            said = stream.message() => Woken::Said(said),
+            Some(()) = self.jobs.next() => Woken::Stirred,
+            () = store.stirred.notified() => Woken::Stirred,
+            () = time => Woken::Stirred,
+            () = moved => Woken::Moved,
+        }
+    }
+
+    fn begin_jobs(&self, store: &Arc<EtcdStore>) {
+        let (stale, vanished, unleft) = {
+            let mut table = store.table();
+            (table.take_stale(), table.take_vanished(), table.take_unleft(store.clock.now()))
+        };
+        for (name, id) in unleft {
+            let store = Arc::clone(store);
+            self.jobs.push(Box::pin(async move {
+                // If that fails it is tried again later.
+                let _ = store.leave(&name, id, &Leave::Done).await;
+            }));
+        }
+        for name in stale {
+            self.jobs.push(Box::pin(read_again(Arc::clone(store), name)));
+        }
+        for (name, id) in vanished {
+            self.jobs.push(Box::pin(tell_why(Arc::clone(store), name, id)));
+        }
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+/// Reads a line in which something happened, and tells our claims what it means for them.
+async fn read_again(store: Arc<EtcdStore>, name: Name) {
+    let mut pause = SOON;
+    while try_read_again(&store, &name).await.unwrap_or(true) {
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(AGAIN);
+    }
+}
+
+/// Says whether it has to be read again soon.
+async fn try_read_again(store: &EtcdStore, name: &Name) -> Result<bool, Failure> {
+    let claims = store.table().claims_in(name);
+    if claims.is_empty() {
+        return Ok(false);
+    }
+    let mut still_waits = false;
+    let (seen, at) = store.read_line(name).await?;
+    let now = order(&seen);
+    for claim in claims {
+        if !seen.iter().any(|other| other.id == claim.id) {
+            store.table().vanishes(name, claim.id, store.clock.now());
+            continue;
+        }
+        let waits = store.table().waits(name, claim.id);
+        let stand = store.stand(&claim, &seen, &now, at).await?;
+        if let (true, Stand::Held { epoch, waiting }) = (waits, stand) {
+            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+            let grant = Grant { epoch: epoch as u64, ttl: claim.ttl, waiting };
+            store.table().tell(name, claim.id, What::Granted(grant));
+        }
+        still_waits |= matches!(stand, Stand::Waiting { .. });
+    }
+    Ok(still_waits && now.is_boarding)
+}
+
+/// A claim was deleted by somebody else: tells its client for which reason, if there is one. If there is none its
+/// lease may have ended; asking says so.
+async fn tell_why(store: Arc<EtcdStore>, name: Name, id: ClaimId) {
+    let key = store.space.reason(id);
+    let read = RangeRequest { key: key.clone(), range_end: Vec::new() };
+    let reason = match store.servers.ask(read).await {
+        Ok(answered) => answered.answer.kvs.into_iter().next().map(|kv| kv.value),
+        Err(_) => None,
+    };
+    if reason.is_some() {
+        // If that fails it ends with the client's lease.
+        let _ = store.servers.ask(DeleteRangeRequest { key }).await;
+    }
+    let what = match reason {
+        Some(reason) => What::Evicted(String::from_utf8_lossy(&reason).into()),
+        None => What::Ask,
+    };
+    store.table().tell(&name, id, what);
+}
