@@ -8,6 +8,7 @@ pub(crate) mod contend;
 mod contest;
 mod crowd;
 mod duel;
+mod etcd;
 mod files;
 mod peers;
 mod redis;
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
-    /// Only this store: memory, file, redis, redlock, zookeeper
+    /// Only this store: memory, file, redis, redlock, etcd, zookeeper
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
     /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
@@ -114,6 +115,10 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
         rows.extend(redis::rows(effort, &progress, scenario)?);
     }
+    if wanted("etcd") {
+        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
+        rows.extend(etcd::rows(effort, &progress, scenario)?);
+    }
     if wanted("redlock") {
         let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
         rows.extend(redlock::rows(effort, &progress, scenario)?);
@@ -123,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         rows.extend(zookeeper::rows(effort, &progress, scenario)?);
     }
     if rows.is_empty() {
-        return Err("no such store: there are memory, file, redis, redlock and zookeeper".to_owned());
+        return Err("no such store: there are memory, file, redis, redlock, etcd and zookeeper".to_owned());
     }
     drop(progress);
     if args.json {

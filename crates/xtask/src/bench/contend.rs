@@ -51,9 +51,20 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
 
 /// Lets processes contend, all from the same moment on.
 pub(super) fn run_all(url: &str, processes: usize, time: Duration) -> Result<Vec<Count>, String> {
+    let program = std::env::current_exe().map_err(|error| format!("xtask does not find itself: {error}"))?;
+    let millis = time.as_millis().to_string();
+    run_programs(processes, || {
+        let mut command = Command::new(&program);
+        command.args(["bench-contend", url, &millis]);
+        command
+    })
+}
+
+/// As [`run_all`], with any program that does as [`run`].
+pub(super) fn run_programs(processes: usize, program: impl Fn() -> Command) -> Result<Vec<Count>, String> {
     let mut children = Vec::new();
     for _ in 0..processes {
-        children.push(start(url, time)?);
+        children.push(start(program())?);
     }
     for (child, said) in &mut children {
         let mut line = String::new();
@@ -78,14 +89,12 @@ pub(super) fn run_all(url: &str, processes: usize, time: Duration) -> Result<Vec
     Ok(counts)
 }
 
-fn start(url: &str, time: Duration) -> Result<(Child, BufReader<std::process::ChildStdout>), String> {
-    let program = std::env::current_exe().map_err(|error| format!("xtask does not find itself: {error}"))?;
-    let mut child = Command::new(program)
-        .args(["bench-contend", url, &time.as_millis().to_string()])
+fn start(mut program: Command) -> Result<(Child, BufReader<std::process::ChildStdout>), String> {
+    let mut child = program
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("xtask cannot run itself: {error}"))?;
+        .map_err(|error| format!("{program:?} cannot run: {error}"))?;
     let said = child.stdout.take().ok_or("a process without output")?;
     Ok((child, BufReader::new(said)))
 }

@@ -106,6 +106,7 @@ async fn line_of_clients(waiters: u32) -> Result<Duration, Failure> {
                 label: Arc::clone(&label),
                 detached: false,
                 writes: false,
+                auto_renew: true,
             };
             (backend, Arc::new(claim))
         })
