@@ -29,8 +29,10 @@ fn stores_prints_the_same_as_json() {
     assert_eq!((&memory["store"], &memory["token"]), (&"memory".into(), &"process".into()));
     assert_eq!((&memory["push"], &memory["min_ttl_ms"]), (&true.into(), &20.into()));
     assert_eq!((&stores[2]["store"], &stores[2]["schemes"][0]), (&"redis".into(), &"redis".into()));
-    assert_eq!((&stores[3]["store"], &stores[3]["schemes"][2]), (&"zookeeper".into(), &"zk".into()));
-    assert_eq!(stores.as_array().map(Vec::len), Some(4));
+    assert_eq!((&stores[3]["store"], &stores[3]["schemes"][1]), (&"redlock".into(), &"redlocks".into()));
+    assert_eq!((&stores[4]["store"], &stores[4]["schemes"][1]), (&"etcd".into(), &"etcds".into()));
+    assert_eq!((&stores[5]["store"], &stores[5]["schemes"][2]), (&"zookeeper".into(), &"zk".into()));
+    assert_eq!(stores.as_array().map(Vec::len), Some(6));
 }
 
 #[test]

@@ -11,10 +11,6 @@ use crate::{
 
 /// The schemes that this build knows.
 pub(crate) const SCHEMES: &[&str] = &[
-    #[cfg(feature = "etcd")]
-    "etcd",
-    #[cfg(feature = "etcd")]
-    "etcds",
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
@@ -36,6 +32,10 @@ pub(crate) const SCHEMES: &[&str] = &[
     "redlock",
     #[cfg(feature = "redis")]
     "redlocks",
+    #[cfg(feature = "etcd")]
+    "etcd",
+    #[cfg(feature = "etcd")]
+    "etcds",
     #[cfg(feature = "zookeeper")]
     "zookeeper",
     #[cfg(feature = "zookeeper")]

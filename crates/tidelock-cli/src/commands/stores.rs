@@ -75,6 +75,8 @@ pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
 pub(crate) fn store_of(scheme: &str) -> &str {
     match scheme.split('+').next() {
         Some("rediss") => "redis",
+        Some("redlocks") => "redlock",
+        Some("etcds") => "etcd",
         Some("zk" | "zks" | "zookeepers") => "zookeeper",
         Some(store) => store,
         None => scheme,
@@ -181,6 +183,6 @@ mod tests {
             .chunk_by(|one, next| store_of(one) == store_of(next))
             .map(|schemes| store_of(schemes[0]))
             .collect();
-        assert_eq!(stores, ["file", "memory", "redis", "zookeeper"]);
+        assert_eq!(stores, ["file", "memory", "redis", "redlock", "etcd", "zookeeper"]);
     }
 }
