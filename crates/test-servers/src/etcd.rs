@@ -16,6 +16,7 @@ use crate::{Certificates, Cluster, Error, Proxy, Server, packages};
 #[derive(Debug, Clone, Default)]
 pub struct Etcd {
     durable: bool,
+    patient: bool,
     tls: Option<Tls>,
     password: Option<String>,
 }
@@ -43,6 +44,14 @@ impl Etcd {
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Elects a new leader after some seconds only, not at every hiccup of a busy machine: for trials in which no
+    /// member fails.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
         self
     }
 
@@ -173,10 +182,9 @@ impl Etcd {
             format!("--initial-cluster={all}"),
             // Whether it is healthy is said without TLS, too.
             format!("--listen-metrics-urls=http://{door}"),
-            // A new leader after half a second instead of one, and yet not at every hiccup of a
-            // machine with two cores.
-            "--heartbeat-interval=50".to_owned(),
-            "--election-timeout=500".to_owned(),
+            // A new leader after half a second instead of one.
+            format!("--heartbeat-interval={}", if self.patient { 500 } else { 50 }),
+            format!("--election-timeout={}", if self.patient { 5_000 } else { 500 }),
         ]);
         if !self.durable && can_skip_fsync(&program) {
             run = run.arg("--unsafe-no-fsync");

@@ -19,6 +19,7 @@ use crate::{
 pub struct Redis {
     append_only: bool,
     durable: bool,
+    pub(crate) patient: bool,
     password: Option<String>,
     unix_socket: bool,
     tls: Option<Tls>,
@@ -59,6 +60,14 @@ impl Redis {
     pub fn durable(mut self) -> Self {
         self.append_only = true;
         self.durable = true;
+        self
+    }
+
+    /// Replaces a master after many seconds only, not at every hiccup of a busy machine: for trials in which
+    /// no server fails.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
         self
     }
 

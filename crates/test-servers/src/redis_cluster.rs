@@ -22,7 +22,7 @@ pub(crate) fn start(options: &Redis) -> Result<Cluster, Error> {
         "cluster-enabled yes".to_owned(),
         "cluster-config-file nodes.conf".to_owned(),
         // A dead master is replaced after about two seconds instead of thirty.
-        "cluster-node-timeout 1000".to_owned(),
+        format!("cluster-node-timeout {}", if options.patient { 20_000 } else { 1_000 }),
     ];
     let nodes = (0..2 * MASTERS)
         .map(|_| {

@@ -129,10 +129,11 @@ pub(crate) fn start(options: &Redis) -> Result<Sentinel, Error> {
 }
 
 fn launch(options: &Redis, master: SocketAddr) -> Result<Server, Error> {
+    // Half a second of silence is death, so that a failover takes a second or two.
+    let silence = if options.patient { 20_000 } else { 500 };
     let mut lines = vec![
         format!("sentinel monitor {MASTER} 127.0.0.1 {} 2", master.port()),
-        // Half a second of silence is death, so that a failover takes a second or two.
-        format!("sentinel down-after-milliseconds {MASTER} 500"),
+        format!("sentinel down-after-milliseconds {MASTER} {silence}"),
         format!("sentinel failover-timeout {MASTER} 3000"),
     ];
     if let Some(login) = options.administrator_login() {

@@ -52,6 +52,11 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 const SEEDS: u64 = 48;
 const STEPS: u32 = 300;
 
+/// The ttl of leases that are waited for on the machine's clock: a machine that stalls for half a
+/// second, and server and clients with it, must not end a lease that is renewed.
+#[cfg(any(all(unix, feature = "file"), feature = "redis", feature = "zookeeper"))]
+const SHORT_TTL: Duration = Duration::from_secs(2);
+
 /// A thread of this name is expected to panic.
 const EXPECTED: &str = "expected to fail";
 
@@ -73,6 +78,8 @@ const STANDS: &[Stand] = &[
     Stand { name: "memory", runtime: paused, open: || Memory::open(Way::Here), seeds: SEEDS },
     // As a server is: no answer is there at once.
     Stand { name: "memory_far", runtime: paused, open: || Memory::open(Way::Far), seeds: SEEDS },
+    // As servers that vote are: whoever may hold is told to ask.
+    Stand { name: "memory_asks", runtime: paused, open: || Memory::open(Way::Asks), seeds: SEEDS },
     #[cfg(all(unix, feature = "file"))]
     Stand { name: "file", runtime: real, open: files::Files::open, seeds: SEEDS },
     #[cfg(feature = "etcd")]
@@ -128,7 +135,11 @@ impl Memory {
 
 impl Store for Memory {
     fn name(&self) -> &'static str {
-        if self.way == Way::Here { "memory" } else { "memory_far" }
+        match self.way {
+            Way::Here | Way::Wrong(_) => "memory",
+            Way::Far => "memory_far",
+            Way::Asks => "memory_asks",
+        }
     }
 
     fn client(&self, id: ClientId) -> Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send>> {
@@ -155,7 +166,7 @@ fn main() -> ExitCode {
     }));
     let mut arguments = Arguments::from_args();
     // Most trials on real time wait for leases to end.
-    arguments.test_threads.get_or_insert(6);
+    arguments.test_threads.get_or_insert(24);
     match trials() {
         Ok(trials) => {
             let conclusion = libtest_mimic::run(&arguments, trials);

@@ -6,7 +6,7 @@ use tidelock::{
     Name,
     backend::{
         Abilities, Ask, Backend, Call, Claim, ClaimId, Entered, Failure, Leave, LockView, News, Scope, Share,
-        Standing,
+        Standing, What,
     },
 };
 
@@ -16,6 +16,8 @@ pub(crate) enum Way {
     Here,
     /// A network.
     Far,
+    /// A network, and a store that says only that a claim should ask, before anything else arrives.
+    Asks,
     /// Something that makes a mistake on purpose.
     Wrong(Mistake),
 }
@@ -95,7 +97,7 @@ impl Behind {
 
     /// One way of a round trip.
     async fn travel(&self) {
-        if self.way == Way::Far {
+        if matches!(self.way, Way::Far | Way::Asks) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -158,8 +160,11 @@ impl Backend for Behind {
         let this = self.clone();
         Call::later(async move {
             loop {
-                let news = this.inner.wait().await?;
-                this.travel().await;
+                let mut news = this.inner.wait().await?;
+                match (this.way, &news.what) {
+                    (Way::Asks, What::Granted(_)) => news.what = What::Ask,
+                    _ => this.travel().await,
+                }
                 if !this.does(Mistake::GrantSilent) {
                     return Ok(news);
                 }

@@ -29,7 +29,7 @@ pub(crate) fn one() -> Arc<dyn Store> {
 
 pub(crate) fn cluster() -> Arc<dyn Store> {
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    let cluster = cluster.get_or_insert_with(|| Etcd::new().start_cluster().expect("a cluster"));
+    let cluster = cluster.get_or_insert_with(|| Etcd::new().patient().start_cluster().expect("a cluster"));
     Installation::open("etcd_cluster", cluster.url())
 }
 

@@ -17,6 +17,8 @@ use tidelock::{
     testing::suite::Store,
 };
 
+use crate::SHORT_TTL;
+
 /// The directory. It is removed with the trial.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -49,7 +51,7 @@ impl Store for Files {
     }
 
     fn short_ttl(&self) -> Duration {
-        Duration::from_millis(300)
+        SHORT_TTL
     }
 }
 

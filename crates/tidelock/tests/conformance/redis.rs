@@ -18,6 +18,8 @@ use tidelock::{
     testing::suite::Store,
 };
 
+use crate::SHORT_TTL;
+
 /// What was started. Stopped at the end of the run.
 #[derive(Debug, Default)]
 struct Started {
@@ -36,7 +38,7 @@ fn url<T>(
     url: impl FnOnce(&T) -> &str,
 ) -> String {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    url(kind(&mut started).get_or_insert_with(|| start(&Redis::new()))).to_owned()
+    url(kind(&mut started).get_or_insert_with(|| start(&Redis::new().patient()))).to_owned()
 }
 
 fn one_url() -> String {
@@ -118,6 +120,6 @@ impl Store for Installation {
     }
 
     fn short_ttl(&self) -> Duration {
-        Duration::from_millis(300)
+        SHORT_TTL
     }
 }

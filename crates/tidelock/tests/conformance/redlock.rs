@@ -17,6 +17,8 @@ use tidelock::{
     testing::suite::{LONG_TTL, Store},
 };
 
+use crate::SHORT_TTL;
+
 static STARTED: Mutex<Vec<Server>> = Mutex::new(Vec::new());
 
 pub(crate) fn five() -> Arc<dyn Store> {
@@ -62,6 +64,6 @@ impl Store for Five {
     }
 
     fn short_ttl(&self) -> Duration {
-        Duration::from_millis(400)
+        SHORT_TTL
     }
 }

@@ -17,6 +17,8 @@ use tidelock::{
     testing::suite::Store,
 };
 
+use crate::SHORT_TTL;
+
 /// What was started. Stopped at the end of the run.
 #[derive(Debug)]
 struct Started {
@@ -29,14 +31,14 @@ static STARTED: Mutex<Started> = Mutex::new(Started { one: None, ensemble: None 
 pub(crate) fn one() -> Arc<dyn Store> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let server = started.one.get_or_insert_with(|| Zookeeper::new().start().expect("a server"));
-    Ensemble::open("zookeeper", server.url(), Duration::from_millis(600))
+    Ensemble::open("zookeeper", server.url())
 }
 
 pub(crate) fn ensemble() -> Arc<dyn Store> {
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let ensemble =
         started.ensemble.get_or_insert_with(|| Zookeeper::new().start_ensemble().expect("an ensemble"));
-    Ensemble::open("zookeeper_ensemble", ensemble.url(), Duration::from_millis(900))
+    Ensemble::open("zookeeper_ensemble", ensemble.url())
 }
 
 /// Stops whatever was started.
@@ -49,14 +51,13 @@ pub(crate) fn stop() {
 struct Ensemble {
     name: &'static str,
     url: String,
-    short_ttl: Duration,
 }
 
 impl Ensemble {
-    fn open(name: &'static str, url: &str, short_ttl: Duration) -> Arc<dyn Store> {
+    fn open(name: &'static str, url: &str) -> Arc<dyn Store> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { name, url: format!("{url}/trials/{number}"), short_ttl })
+        Arc::new(Self { name, url: format!("{url}/trials/{number}") })
     }
 }
 
@@ -79,6 +80,6 @@ impl Store for Ensemble {
     }
 
     fn short_ttl(&self) -> Duration {
-        self.short_ttl
+        SHORT_TTL
     }
 }
