@@ -3,7 +3,7 @@
 //! Several hosts are the rule here, which general URL parsers do not take; and nothing that was
 //! typed is ever repeated in an error, because part of it may be a password.
 
-use std::fmt;
+use std::{fmt, fs};
 
 use crate::error::{Error, Result};
 
@@ -18,6 +18,15 @@ pub(crate) struct Url {
     /// What follows the hosts, without the first slash.
     pub(crate) path: String,
     options: Vec<(String, String)>,
+}
+
+/// What the files of a URL's options about TLS hold.
+#[derive(Clone, Default)]
+pub(crate) struct TlsFiles {
+    /// Whom to trust, instead of those whom the system trusts.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// Certificate and key of the client.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Url {
@@ -58,6 +67,28 @@ impl Url {
             Error::invalid_url(format!("the URL's option {name} has to be {what}: mend it or leave it out"))
         })?;
         Ok(Some(parsed))
+    }
+
+    /// Takes the options about TLS out and reads their files; nothing if there is no TLS.
+    pub(crate) fn take_tls(&mut self, secure: bool, plain: &str) -> Result<Option<TlsFiles>> {
+        let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
+            let Some(path) = self.take(option) else { return Ok(None) };
+            if !secure {
+                return Err(Error::invalid_url(format!(
+                    "the URL's option {option} is about TLS, and {plain}:// does not use it: write {plain}s://"
+                )));
+            }
+            fs::read(&path).map(Some).map_err(|error| {
+                Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
+            })
+        };
+        let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
+        let client = match (cert, key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert, key)),
+            _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
+        };
+        Ok(secure.then_some(TlsFiles { ca, client }))
     }
 
     /// Nothing may be left: an option that is not known would be one that is not heeded.

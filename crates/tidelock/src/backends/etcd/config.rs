@@ -1,13 +1,13 @@
 //! From a URL to members and options.
 
-use std::{fmt, fs, time::Duration};
+use std::{fmt, time::Duration};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::{
     backend::Failure,
     error::{Error, Result},
-    url::Url,
+    url::{TlsFiles, Url},
 };
 
 const OPTIONS: &str = "prefix, ca, cert, key";
@@ -51,7 +51,7 @@ impl EtcdConfig {
             (Some(user), Some(password)) => Some((user, password)),
             _ => return Err(Error::invalid_url("a login of etcd has both: write etcd://user:password@host")),
         };
-        let tls = tls(&mut url, secure)?;
+        let tls = url.take_tls(secure, "etcd")?.map(tls);
         let prefix = url.take("prefix").unwrap_or_else(|| "tidelock/".to_owned());
         if prefix.chars().any(char::is_control) {
             return Err(Error::invalid_url("the prefix may not have control characters: use another"));
@@ -87,30 +87,14 @@ impl EtcdConfig {
     }
 }
 
-fn tls(url: &mut Url, secure: bool) -> Result<Option<ClientTlsConfig>> {
-    let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
-        let Some(path) = url.take(option) else { return Ok(None) };
-        if !secure {
-            return Err(Error::invalid_url(format!(
-                "the URL's option {option} is about TLS, and etcd:// does not use it: write etcds://"
-            )));
-        }
-        fs::read(&path).map(Some).map_err(|error| {
-            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
-        })
-    };
-    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
-    if !secure {
-        return Ok(None);
-    }
-    let config = match ca {
+fn tls(files: TlsFiles) -> ClientTlsConfig {
+    let config = match files.ca {
         Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    match (cert, key) {
-        (None, None) => Ok(Some(config)),
-        (Some(cert), Some(key)) => Ok(Some(config.identity(Identity::from_pem(cert, key)))),
-        _ => Err(Error::invalid_url("a client certificate needs both options, cert and key")),
+    match files.client {
+        Some((cert, key)) => config.identity(Identity::from_pem(cert, key)),
+        None => config,
     }
 }
 

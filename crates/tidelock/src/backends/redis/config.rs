@@ -1,6 +1,6 @@
 //! From a URL to servers and options.
 
-use std::{fmt, fs, time::Duration};
+use std::{fmt, time::Duration};
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
@@ -9,7 +9,7 @@ use redis::{
 
 use crate::{
     error::{Error, Result},
-    url::Url,
+    url::{TlsFiles, Url},
 };
 
 const OPTIONS: &str = "prefix, db, replicas, replicas_timeout_ms, scripting, eviction, ca, cert, key, sentinel_user, sentinel_password";
@@ -20,7 +20,7 @@ pub struct RedisConfig {
     pub(super) servers: Place,
     pub(super) login: Login,
     pub(super) sentinel_login: Login,
-    pub(super) tls: Option<Tls>,
+    pub(super) tls: Option<TlsFiles>,
     pub(super) db: i64,
     /// What all keys and channels begin with.
     pub(super) prefix: String,
@@ -52,12 +52,6 @@ pub(super) struct Login {
     password: Option<String>,
 }
 
-#[derive(Clone, Default)]
-pub(super) struct Tls {
-    ca: Option<Vec<u8>>,
-    client: Option<(Vec<u8>, Vec<u8>)>,
-}
-
 /// How a change is made atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scripting {
@@ -85,7 +79,7 @@ impl RedisConfig {
         let (scheme, kind) = url.scheme.split_once('+').unwrap_or((&url.scheme, ""));
         let secure = scheme == "rediss";
         let kind = kind.to_owned();
-        let tls = tls(&mut url, secure)?;
+        let tls = url.take_tls(secure, "redis")?;
         let hosts = |url: &Url, port| -> Result<Vec<Host>> {
             if url.hosts.is_empty() {
                 return Err(Error::invalid_url("the URL names no host: write redis://host:6379"));
@@ -249,27 +243,6 @@ fn tcp() -> TcpSettings {
     #[cfg(target_os = "linux")]
     let settings = settings.set_user_timeout(Duration::from_secs(5));
     settings
-}
-
-fn tls(url: &mut Url, secure: bool) -> Result<Option<Tls>> {
-    let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
-        let Some(path) = url.take(option) else { return Ok(None) };
-        if !secure {
-            return Err(Error::invalid_url(format!(
-                "the URL's option {option} is about TLS, and redis:// does not use it: write rediss://"
-            )));
-        }
-        fs::read(&path).map(Some).map_err(|error| {
-            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
-        })
-    };
-    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
-    let client = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
-    };
-    Ok(secure.then_some(Tls { ca, client }))
 }
 
 impl fmt::Debug for RedisConfig {

@@ -1,13 +1,13 @@
 //! From a URL to servers and options.
 
-use std::{fmt, fs, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use super::{nodes::Dialect, wire::Acl};
 use crate::{
     error::{Error, Result},
-    url::Url,
+    url::{TlsFiles, Url},
 };
 
 const OPTIONS: &str = "auth, acl, dialect, ca, cert, key";
@@ -50,7 +50,7 @@ impl ZookeeperConfig {
         }
         let port = if secure { 2281 } else { 2181 };
         let hosts = url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect();
-        let tls = tls(&mut url, secure)?;
+        let tls = url.take_tls(secure, "zookeeper")?.map(tls).transpose()?;
         let login = login(&mut url)?;
         let acl = acl(url.take("acl").as_deref(), login.is_some())?;
         let dialect = match url.take("dialect").as_deref() {
@@ -152,27 +152,12 @@ fn entry(text: &str) -> Result<Acl> {
     Ok(Acl { permissions, scheme: scheme.to_owned(), id: id.to_owned() })
 }
 
-fn tls(url: &mut Url, secure: bool) -> Result<Option<Arc<rustls::ClientConfig>>> {
-    let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
-        let Some(path) = url.take(option) else { return Ok(None) };
-        if !secure {
-            return Err(Error::invalid_url(format!(
-                "the URL's option {option} is about TLS, and zookeeper:// does not use it: write zookeepers://"
-            )));
-        }
-        fs::read(&path).map(Some).map_err(|error| {
-            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
-        })
-    };
-    let (ca, cert, key) = (file("ca")?, file("cert")?, file("key")?);
-    if !secure {
-        return Ok(None);
-    }
+fn tls(files: TlsFiles) -> Result<Arc<rustls::ClientConfig>> {
     let bad = |what: &str| {
         Error::invalid_url(format!("the file of the URL's option {what} is not what it should be"))
     };
     let mut roots = rustls::RootCertStore::empty();
-    match &ca {
+    match &files.ca {
         Some(pem) => {
             for certificate in CertificateDer::pem_slice_iter(pem) {
                 roots.add(certificate.map_err(|_| bad("ca"))?).map_err(|_| bad("ca"))?;
@@ -188,16 +173,15 @@ fn tls(url: &mut Url, secure: bool) -> Result<Option<Arc<rustls::ClientConfig>>>
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::invalid_url(format!("TLS cannot be set up: {error}")))?
         .with_root_certificates(roots);
-    let config = match (cert, key) {
-        (None, None) => builder.with_no_client_auth(),
-        (Some(cert), Some(key)) => {
+    let config = match files.client {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
             let chain = CertificateDer::pem_slice_iter(&cert).collect::<Result<Vec<_>, _>>();
             let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| bad("key"))?;
             builder.with_client_auth_cert(chain.map_err(|_| bad("cert"))?, key).map_err(|_| bad("cert"))?
         }
-        _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
     };
-    Ok(Some(Arc::new(config)))
+    Ok(Arc::new(config))
 }
 
 impl fmt::Debug for ZookeeperConfig {
