@@ -47,6 +47,8 @@ trials! {
     an_eviction_reaches_the_holder_with_its_reason,
     a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends,
     a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on,
+    a_holder_cut_off_from_all_servers_has_lost_the_lock_before_another_holds,
+    a_holder_cut_off_from_two_of_five_keeps_its_lock,
 }
 
 /// For so long a server that was started has no vote: the longest lease that these trials use, or so.
@@ -552,4 +554,40 @@ async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on() {
     assert_eq!(id.renew(&[claim(1, 1, LONG)]).await.unwrap(), [Standing::Gone]);
     assert!(guard.is_held());
     guard.release().await.unwrap();
+}
+
+async fn a_holder_cut_off_from_all_servers_has_lost_the_lock_before_another_holds() {
+    let five = Five::durable();
+    let proxies: Vec<_> = five.servers.iter().map(|server| Proxy::start(server.addr()).unwrap()).collect();
+    let url = five.url_of(proxies.iter().map(|proxy| proxy.addr().to_string()));
+    let cut_off = Locks::connect(&url).await.unwrap();
+    let guard = cut_off.mutex(NAME).ttl(SHORT).lock().await.unwrap();
+    let locks = five.connect().await;
+    let waiting = waiter(&locks, NAME, SHORT);
+    until_waiting(&locks, NAME, 1).await;
+    proxies.iter().for_each(Proxy::cut);
+    let next = got(waiting).await;
+    // Read after the other one holds: the deadline must have been before that.
+    assert_eq!(guard.state(), LockState::Lost);
+    assert!(next.token() > guard.token());
+    next.release().await.unwrap();
+}
+
+async fn a_holder_cut_off_from_two_of_five_keeps_its_lock() {
+    let five = Five::durable();
+    let proxies: Vec<_> = five.servers.iter().map(|server| Proxy::start(server.addr()).unwrap()).collect();
+    let url = five.url_of(proxies.iter().map(|proxy| proxy.addr().to_string()));
+    let cut_off = Locks::connect(&url).await.unwrap();
+    let guard = cut_off.mutex(NAME).ttl(LONGEST).lock().await.unwrap();
+    let locks = five.connect().await;
+    proxies[..2].iter().for_each(Proxy::cut);
+    let renewed = guard.valid_for();
+    let until = Instant::now() + 2 * LONGEST;
+    while Instant::now() < until {
+        assert!(locks.mutex(NAME).ttl(LONGEST).try_lock().await.unwrap().is_none(), "it lapsed");
+        tokio::time::sleep(LONGEST / 8).await;
+    }
+    assert!(guard.is_held(), "it was valid for {renewed:?} when the servers were cut off");
+    guard.release().await.unwrap();
+    until_idle(&locks, NAME).await;
 }

@@ -8,9 +8,8 @@ use tokio::sync::{
 };
 
 use super::{
-    RedisConfig,
-    codec::{self, Space},
-    config::{Place, Scripting},
+    RedisConfig, codec,
+    config::Scripting,
     errors::{classify, is_unknown},
     link::{Common, Heard},
     pool::CONNECTIONS,
@@ -22,7 +21,6 @@ use crate::{
         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Leave,
         LockView, News, Scope, Standing, TokenGrade,
     },
-    clock::Clock,
     name::Name,
 };
 
@@ -43,17 +41,7 @@ impl RedisBackend {
     pub async fn connect(config: RedisConfig, client: ClientId) -> Result<Self, Failure> {
         let (tell, heard) = unbounded_channel();
         let config = Arc::new(config);
-        let common = Arc::new(Common {
-            space: Space::new(&config.prefix),
-            client,
-            heard: tell,
-            eviction_allowed: config.eviction_allowed,
-            scripting: config.scripting,
-            sharded: matches!(config.servers, Place::Cluster(_)),
-            clock: Clock::machine(),
-            longest_ttl: Default::default(),
-            wary: false,
-        });
+        let common = Arc::new(Common::new(&config, client, tell));
         let servers = Servers::new(&config, &common)?;
         let abilities = Abilities {
             store: "redis",

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{
     clock_watch::ClockWatch,
     codec::{self, Space},
-    config::Scripting,
+    config::{Place, RedisConfig, Scripting},
     errors::classify_connecting,
     fitness::Fitness,
     pool::{Lent, Pool},
@@ -58,6 +58,22 @@ pub(super) struct Common {
     /// Whether a server that is younger than that grants nothing, though nobody here saw it restart, unless
     /// it syncs whatever it writes.
     pub(super) wary: bool,
+}
+
+impl Common {
+    pub(super) fn new(config: &RedisConfig, client: ClientId, heard: UnboundedSender<Heard>) -> Self {
+        Self {
+            space: Space::new(&config.prefix),
+            client,
+            heard,
+            eviction_allowed: config.eviction_allowed,
+            scripting: config.scripting,
+            sharded: matches!(config.servers, Place::Cluster(_)),
+            clock: Clock::machine(),
+            longest_ttl: AtomicU64::default(),
+            wary: false,
+        }
+    }
 }
 
 /// A connection to one server.
@@ -249,8 +265,9 @@ impl Link {
         let left = until.since(now);
         Err(Failure::unreachable(if self.common.wary {
             format!(
-                "{} was started a short time ago and may have forgotten who holds what: it has no vote for another {left:.1?}; with appendonly yes and appendfsync always it would have",
-                self.address
+                "{}: it was started a short time ago, may have forgotten who holds what, and has no vote for another {} s; with appendonly yes and appendfsync always it would have",
+                self.address,
+                left.as_secs() + 1
             )
         } else {
             format!(

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{
-    codec::{self, Space},
+    codec,
     config::RedisConfig,
     errors::{classify, is_unknown},
     link::{Common, Heard, Link},
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News, Scope, Standing},
-    clock::{Clock, Moment, nanos},
+    clock::{Moment, nanos},
     name::Name,
 };
 
@@ -35,6 +35,8 @@ pub(in crate::backends) struct Voter {
     link: Arc<Link>,
     /// Why it could not be connected when it was last tried.
     trouble: Mutex<Option<Failure>>,
+    /// Why it has no vote though it is connected, if so.
+    distrusted: Mutex<Option<Failure>>,
     /// When it may be tried again, in nanoseconds.
     try_after: AtomicU64,
     /// It did not answer in time, and has not answered since.
@@ -68,17 +70,8 @@ impl Voter {
     ) -> Result<(Self, Ear), Failure> {
         let (tell, heard) = unbounded_channel();
         let config = Arc::new(config);
-        let common = Arc::new(Common {
-            space: Space::new(&config.prefix),
-            client,
-            heard: tell,
-            eviction_allowed: config.eviction_allowed,
-            scripting: config.scripting,
-            sharded: false,
-            clock: Clock::machine(),
-            longest_ttl: AtomicU64::new(nanos(longest_ttl)),
-            wary: true,
-        });
+        let longest_ttl = AtomicU64::new(nanos(longest_ttl));
+        let common = Arc::new(Common { longest_ttl, wary: true, ..Common::new(&config, client, tell) });
         let servers = Servers::new(&config, &common)?;
         let Servers::One(link) = &servers else {
             return Err(Failure::denied("servers that vote are single servers"));
@@ -88,6 +81,7 @@ impl Voter {
             store: RedisStore { config, common, servers },
             link,
             trouble: Mutex::default(),
+            distrusted: Mutex::default(),
             try_after: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
         };
@@ -127,6 +121,20 @@ impl Voter {
             && self.try_after.compare_exchange(after, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// Takes its vote away for a reason, or gives it back.
+    pub(in crate::backends) fn distrust(&self, why: Option<Failure>) {
+        *self.distrusted() = why;
+    }
+
+    /// Whether it is connected, and its vote was not taken away.
+    pub(in crate::backends) fn is_trusted(&self) -> bool {
+        self.is_connected() && self.distrusted().is_none()
+    }
+
+    fn distrusted(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether others need not wait for its answers.
     pub(in crate::backends) fn is_late(&self) -> bool {
         self.is_late.load(Ordering::Relaxed)
@@ -144,6 +152,9 @@ impl Voter {
 
     /// Why it has no vote now, if it has none.
     pub(in crate::backends) fn has_vote(&self) -> Result<(), Failure> {
+        if let Some(why) = self.distrusted().clone() {
+            return Err(why);
+        }
         if self.link.live().is_none() {
             let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
             return Err(trouble.unwrap_or_else(|| {
@@ -179,11 +190,11 @@ impl Voter {
         ask: Ask,
         floor: Floor,
     ) -> Result<Entered, Failure> {
-        let Some((link, live)) = self.store.at_hand() else {
-            return Err(self
-                .has_vote()
-                .err()
-                .unwrap_or_else(|| Failure::unreachable("it is being connected")));
+        let at_hand = self.store.at_hand().filter(|_| self.distrusted().is_none());
+        let Some((link, live)) = at_hand else {
+            return Err(self.has_vote().err().unwrap_or_else(|| {
+                Failure::unreachable(format!("{}: it is being connected", self.address()))
+            }));
         };
         let command = self.store.enter_command(claim, ask, floor, Form::plain(&link));
         match link.ask_live(live, &command).await {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-
 use super::{
     super::redis::Voter,
     quorum::{self, Entry, Vote},
@@ -73,6 +71,7 @@ impl RedlockStore {
                     .failed(&answers, |entered| matches!(entered, Entered::Held(_) | Entered::Waiting(_)));
                 if failure.kind != FailureKind::Unknown {
                     self.seats.take(claim.id);
+                    self.leave_later(claim);
                 }
                 Err(failure)
             }
@@ -82,6 +81,7 @@ impl RedlockStore {
     /// Enters on all servers.
     async fn enter_all(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Vec<Answer<Entered>> {
         self.seats.ask_begins(claim.id);
+        let asked_before = self.seats.may_be_at(claim.id, !0);
         let floor = self.floor();
         let question = |voter: &Arc<Voter>| -> Asked<Entered> {
             let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
@@ -97,8 +97,9 @@ impl RedlockStore {
             Answer::Here(Err(failure)) => failure.kind != FailureKind::Unknown,
             _ => false,
         };
-        let asked = round.answers.iter().enumerate().filter(|(_, answer)| !nowhere(answer));
-        self.seats.may_be_at(claim.id, asked.fold(0, |bits, (server, _)| bits | 1 << server));
+        let unasked = round.answers.iter().enumerate().filter(|(_, answer)| nowhere(answer));
+        let unasked = unasked.fold(0, |bits, (server, _)| bits | 1 << server);
+        self.seats.is_not_at(claim.id, unasked & !asked_before);
         for (server, question) in round.unfinished {
             self.hear_later(server, claim, question);
         }
@@ -112,8 +113,14 @@ impl RedlockStore {
             match tokio::time::timeout(GIVE_UP, question).await {
                 Ok(Ok(entered)) => {
                     store.voters[server].note_answer();
-                    let holds = matches!(entered, Entered::Held(_));
-                    if holds { store.holds_at(server, &claim.name, claim.id) } else { None }
+                    match entered {
+                        Entered::Held(_) => store.holds_at(server, &claim.name, claim.id),
+                        Entered::Waiting(_) if store.seats.claim(claim.id).is_none() => {
+                            store.leave_stray(server, &claim.name, claim.id);
+                            None
+                        }
+                        _ => None,
+                    }
                 }
                 Ok(Err(_)) | Err(_) => None,
             }
@@ -130,17 +137,22 @@ impl RedlockStore {
                 None
             }
             Use::Stray => {
-                let (store, name) = (Arc::clone(self), name.clone());
-                self.do_later(async move {
-                    let left = store.voters[server].leave(&name, id, &Leave::Done, store.floor()).await;
-                    if left.is_err() {
-                        store.owe(server, &name, id, store.clock.now() + store.longest_ttl);
-                    }
-                    None
-                });
+                self.leave_stray(server, name, id);
                 None
             }
         }
+    }
+
+    /// A claim is in line at a server that nobody stands for any more.
+    fn leave_stray(self: &Arc<Self>, server: usize, name: &Name, id: ClaimId) {
+        let (store, name) = (Arc::clone(self), name.clone());
+        self.do_later(async move {
+            let left = store.voters[server].leave(&name, id, &Leave::Done, store.floor()).await;
+            if left.is_err() {
+                store.owe(server, &name, id, store.clock.now() + store.longest_ttl);
+            }
+            None
+        });
     }
 
     /// The claim waits, and holds on some servers perhaps.
@@ -189,13 +201,7 @@ impl RedlockStore {
             if !agreed {
                 epoch = round.answers.iter().filter_map(has).max().unwrap_or(epoch).max(epoch);
             }
-            let under_way = round.unfinished;
-            self.do_later(async move {
-                let _ =
-                    tokio::time::timeout(GIVE_UP, join_all(under_way.into_iter().map(|(_, asked)| asked)))
-                        .await;
-                None
-            });
+            self.forget(round.unfinished);
         }
         if agreed {
             return Ok(self.seats.holds(claim.id, epoch));

@@ -98,13 +98,16 @@ impl RedlockStore {
         let floor = self.floor();
         for (server, vote) in votes.iter().enumerate() {
             if *vote == Vote::Gone && self.voters[server].has_vote().is_ok() {
-                let (voter, claim) = (Arc::clone(&self.voters[server]), Arc::clone(claim));
-                let question = {
-                    let claim = Arc::clone(&claim);
-                    Box::pin(async move { voter.enter(&claim, ask, floor).await })
-                };
-                self.seats.may_be_at(claim.id, 1 << server);
-                self.hear_later(server, &claim, question);
+                let (store, asked) = (Arc::clone(self), Arc::clone(claim));
+                let question = Box::pin(async move {
+                    // It may have been left before this comes to be asked.
+                    if store.seats.claim(asked.id).is_none() {
+                        return Err(Failure::unreachable("nobody stands for it any more"));
+                    }
+                    store.seats.may_be_at(asked.id, 1 << server);
+                    store.voters[server].enter(&asked, ask, floor).await
+                });
+                self.hear_later(server, claim, question);
             }
         }
     }

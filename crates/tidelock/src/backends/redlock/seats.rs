@@ -102,10 +102,20 @@ impl Seats {
         }
     }
 
-    /// These servers were asked to let it in.
-    pub(super) fn may_be_at(&self, id: ClaimId, servers: u16) {
+    /// These servers are about to be asked to let it in. Says which were asked before. Noted first: whoever asks may be
+    /// dropped before an answer comes.
+    pub(super) fn may_be_at(&self, id: ClaimId, servers: u16) -> u16 {
+        let mut seats = self.lock();
+        let Some(seat) = seats.get_mut(&id) else { return 0 };
+        let before = seat.asked;
+        seat.asked |= servers;
+        before
+    }
+
+    /// These servers, which were about to be asked, were not.
+    pub(super) fn is_not_at(&self, id: ClaimId, servers: u16) {
         if let Some(seat) = self.lock().get_mut(&id) {
-            seat.asked |= servers;
+            seat.asked &= !servers;
         }
     }
 
@@ -148,16 +158,15 @@ impl Seats {
         }
     }
 
-    /// A server says that somebody put it out there. Says whether that makes a majority: then it is over.
-    pub(super) fn evicted_at(&self, id: ClaimId, server: usize) -> bool {
+    /// A server says that somebody put it out there. If that makes a majority it is over: then it is taken.
+    pub(super) fn evicted_at(&self, id: ClaimId, server: usize) -> Option<Seat> {
         let mut seats = self.lock();
-        let Some(seat) = seats.get_mut(&id) else { return false };
+        let seat = seats.get_mut(&id)?;
         seat.evicted |= 1 << server;
-        let is_over = seat.evicted.count_ones() >= self.needed;
-        if is_over {
-            seats.remove(&id);
+        if seat.evicted.count_ones() < self.needed {
+            return None;
         }
-        is_over
+        seats.remove(&id)
     }
 
     /// Whether a claim holds on some servers and waits for a majority.

@@ -99,39 +99,60 @@ impl RedlockStore {
             }
             Err(_) => connecting.await,
         };
-        let failures: Vec<_> = connected.into_iter().filter_map(Result::err).collect();
-        if let Some(denied) = failures.iter().find(|failure| failure.kind == FailureKind::Denied) {
+        let failures = connected.iter().map(|connected| connected.as_ref().err());
+        if let Some(denied) = failures.clone().flatten().find(|failure| failure.kind == FailureKind::Denied) {
             return Err(denied.clone());
         }
         if !enough() {
-            return Err(Failure::unreachable(self.too_few(failures.iter().map(|failure| &*failure.reason))));
+            return Err(Failure::unreachable(self.too_few(failures)));
         }
-        for (index, voter) in self.voters.iter().enumerate() {
-            let run = voter.run();
-            let twin = |other: &&Arc<Voter>| run.is_some() && other.run() == run;
-            if let Some(twin) = self.voters[..index].iter().find(twin) {
-                return Err(Failure::denied(format!(
-                    "{} and {} are the same server, which would vote twice: name each server once",
-                    twin.address(),
-                    voter.address()
-                )));
-            }
-        }
-        Ok(())
+        (0..self.voters.len()).try_for_each(|index| self.is_no_twin(index))
+    }
+
+    /// Takes the vote from a server that has one under another name.
+    fn is_no_twin(&self, index: usize) -> Result<(), Failure> {
+        let (voter, run) = (&self.voters[index], self.voters[index].run());
+        let mut others = self.voters.iter().enumerate().filter(|(other, _)| *other != index);
+        let twin = others.find(|(_, other)| run.is_some() && other.is_trusted() && other.run() == run);
+        let Some((_, twin)) = twin else {
+            voter.distrust(None);
+            return Ok(());
+        };
+        let failure = Failure::denied(format!(
+            "{} and {} are the same server, which would vote twice: name each server once",
+            twin.address(),
+            voter.address()
+        ));
+        voter.distrust(Some(failure.clone()));
+        Err(failure)
     }
 
     pub(super) fn needed(&self) -> usize {
         majority(self.voters.len())
     }
 
-    fn too_few<'a>(&self, reasons: impl Iterator<Item = &'a str>) -> String {
-        let reasons: Vec<_> = reasons.collect();
-        let (all, without) = (self.voters.len(), reasons.len());
+    /// Why there is no majority, from what is wrong with each server, in their order. Servers that say the same
+    /// are named together.
+    fn too_few<'a>(&self, failures: impl Iterator<Item = Option<&'a Failure>>) -> String {
+        let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (failure, voter) in failures.zip(&self.voters) {
+            let Some(failure) = failure else { continue };
+            let reason =
+                failure.reason.strip_prefix(voter.address()).and_then(|rest| rest.strip_prefix(": "));
+            let reason = reason.unwrap_or(&failure.reason);
+            match said.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, servers)) => servers.push(voter.address()),
+                None => said.push((reason, vec![voter.address()])),
+            }
+        }
+        let (all, without) = (self.voters.len(), said.iter().map(|(_, servers)| servers.len()).sum());
+        let said: Vec<_> =
+            said.iter().map(|(reason, servers)| format!("{}: {reason}", servers.join(", "))).collect();
         format!(
             "{} of {all} servers can vote, and {} have to: {}",
             all.saturating_sub(without),
             self.needed(),
-            reasons.join("; ")
+            said.join("; ")
         )
     }
 
@@ -161,9 +182,9 @@ impl RedlockStore {
         times.get(times.len() / 2).copied()
     }
 
-    /// How long servers are waited for whose answers matter.
+    /// How long servers are waited for whose answers matter: less than the engine waits for us.
     pub(super) fn limit(ttl: Duration) -> Duration {
-        (ttl / 8).clamp(Duration::from_millis(100), Duration::from_secs(1))
+        (ttl / 6).min(Duration::from_secs(1))
     }
 
     pub(super) async fn ask<T: Send>(
@@ -185,7 +206,7 @@ impl RedlockStore {
             if self.voters[index].wants_connection() {
                 let store = Arc::clone(self);
                 self.do_later(async move {
-                    if store.voters[index].connect().await.is_ok() {
+                    if store.voters[index].connect().await.is_ok() && store.is_no_twin(index).is_ok() {
                         store.pay(index).await;
                     }
                     None
@@ -279,13 +300,11 @@ impl RedlockStore {
 
     pub(super) async fn look(self: &Arc<Self>, scope: &Scope) -> Result<Vec<LockView>, Failure> {
         let views = self.look_at_all(scope, Duration::from_secs(2)).await;
-        let (seen, failures): (Vec<_>, Vec<_>) = views.into_iter().partition(Result::is_ok);
-        if seen.len() < self.needed() {
-            let failures: Vec<_> = failures.into_iter().filter_map(Result::err).collect();
-            let reasons = failures.iter().map(|failure| &*failure.reason);
-            return Err(Failure::unreachable(self.too_few(reasons)));
+        if views.iter().flatten().count() < self.needed() {
+            let failures = views.iter().map(|view| view.as_ref().err());
+            return Err(Failure::unreachable(self.too_few(failures)));
         }
-        let seen: Vec<_> = seen.into_iter().flatten().collect();
+        let seen: Vec<_> = views.into_iter().flatten().collect();
         Ok(view::merged(&seen, self.voters.len()))
     }
 
@@ -320,30 +339,37 @@ impl RedlockStore {
 
     /// Why there is no majority. Where the claim may be in line, nothing is known.
     pub(super) fn failed<T>(&self, answers: &[Answer<T>], is_in_line: impl Fn(&T) -> bool) -> Failure {
-        let mut kind = FailureKind::Unreachable;
-        let mut reasons = Vec::new();
+        let mut is_unknown = false;
+        let mut failures = Vec::new();
         for (answer, voter) in answers.iter().zip(&self.voters) {
-            match answer {
-                Answer::Here(Ok(said)) if is_in_line(said) => kind = FailureKind::Unknown,
-                Answer::Here(Ok(_)) => {}
+            failures.push(match answer {
+                Answer::Here(Ok(said)) => {
+                    is_unknown |= is_in_line(said);
+                    None
+                }
                 Answer::Here(Err(failure)) => {
-                    match failure.kind {
-                        FailureKind::Unreachable => {}
-                        FailureKind::Denied if kind == FailureKind::Unreachable => kind = FailureKind::Denied,
-                        FailureKind::Denied => {}
-                        FailureKind::Unknown => kind = FailureKind::Unknown,
-                    }
-                    reasons.push(failure.reason.to_string());
+                    is_unknown |= failure.kind == FailureKind::Unknown;
+                    Some(failure.clone())
                 }
                 // The others were enough to know.
-                Answer::Awaited => kind = FailureKind::Unknown,
-                Answer::Late => {
-                    kind = FailureKind::Unknown;
-                    reasons.push(no_answer(voter).reason.to_string());
+                Answer::Awaited => {
+                    is_unknown = true;
+                    None
                 }
-            }
+                Answer::Late => {
+                    is_unknown = true;
+                    Some(no_answer(voter))
+                }
+            });
         }
-        Failure { kind, reason: self.too_few(reasons.iter().map(String::as_str)).into() }
+        let denied = failures.iter().flatten().filter(|failure| failure.kind == FailureKind::Denied).count();
+        let kind = match () {
+            // Whatever the others say, and however often they are asked.
+            () if denied > self.voters.len() - self.needed() => FailureKind::Denied,
+            () if is_unknown => FailureKind::Unknown,
+            () => FailureKind::Unreachable,
+        };
+        Failure { kind, reason: self.too_few(failures.iter().map(Option::as_ref)).into() }
     }
 
     /// The next thing that is heard unasked, or found out by what was left to be done.
@@ -395,7 +421,12 @@ impl RedlockStore {
     fn heard(self: &Arc<Self>, server: usize, news: News) -> Option<News> {
         match &news.what {
             What::Granted(_) => self.holds_at(server, &news.name, news.id),
-            What::Evicted(_) => self.seats.evicted_at(news.id, server).then_some(news),
+            What::Evicted(_) => {
+                let seat = self.seats.evicted_at(news.id, server)?;
+                // Where nobody put it out it would keep others waiting.
+                self.leave_later(&seat.claim);
+                Some(news)
+            }
             What::Ask => Some(news),
         }
     }
