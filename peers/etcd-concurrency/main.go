@@ -1,47 +1,57 @@
 // Takes the locks of etcd the way its own Go package does: to be compared with, and to exclude.
 //
 //	etcd-concurrency turns ENDPOINT NAME REFEREE   holds again and again, and tells a referee
-//	etcd-concurrency contend ENDPOINT NAME MILLIS  counts how often it gets the lock in that time
+//
+// and what every peer does.
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-func check(err error) {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+func session(endpoint string) *concurrency.Session {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second})
+	check(err)
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+	check(err)
+	return session
+}
+
+func connect(servers []string) Library {
+	ctx := context.Background()
+	return Library{
+		Lock: func(name string) Lock {
+			// A session has one place in a line: each lock needs one of its own to wait for another.
+			mutex := concurrency.NewMutex(session(servers[0]), name)
+			return Lock{func() error { return mutex.Lock(ctx) }, func() error { return mutex.Unlock(ctx) }}
+		},
+		Try: tries(servers[0]),
+	}
+}
+
+func tries(server string) func(name string) (bool, error) {
+	session := session(server)
+	return func(name string) (bool, error) {
+		err := concurrency.NewMutex(session, name).TryLock(context.Background())
+		if errors.Is(err, concurrency.ErrLocked) {
+			return false, nil
+		}
+		return err == nil, err
 	}
 }
 
 func main() {
-	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "usage: etcd-concurrency turns|contend ENDPOINT NAME REFEREE|MILLIS")
-		os.Exit(2)
+	if len(os.Args) == 5 && os.Args[1] == "turns" {
+		turns(concurrency.NewMutex(session(os.Args[2]), os.Args[3]), os.Args[4])
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Args[2]}, DialTimeout: 5 * time.Second})
-	check(err)
-	defer client.Close()
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
-	check(err)
-	mutex := concurrency.NewMutex(session, os.Args[3])
-	switch os.Args[1] {
-	case "turns":
-		turns(mutex, os.Args[4])
-	case "contend":
-		contend(mutex, os.Args[4])
-	}
+	Drive(connect)
 }
 
 func turns(mutex *concurrency.Mutex, referee string) {
@@ -59,20 +69,4 @@ func turns(mutex *concurrency.Mutex, referee string) {
 		tell("x")
 		check(mutex.Unlock(context.Background()))
 	}
-}
-
-func contend(mutex *concurrency.Mutex, millis string) {
-	limit, err := strconv.Atoi(millis)
-	check(err)
-	fmt.Println("ready")
-	_, err = bufio.NewReader(os.Stdin).ReadString('\n')
-	check(err)
-	start := time.Now()
-	pairs := 0
-	for time.Since(start) < time.Duration(limit)*time.Millisecond {
-		check(mutex.Lock(context.Background()))
-		check(mutex.Unlock(context.Background()))
-		pairs++
-	}
-	check(json.NewEncoder(os.Stdout).Encode(map[string]any{"pairs": pairs, "seconds": time.Since(start).Seconds()}))
 }

@@ -2,12 +2,10 @@
 
     peer.py contend SERVERS PATH mutex|read|write WITNESS TIMES   says "overlaps N"
     peer.py hold SERVERS PATH mutex|read|write                    holds until its standard input ends
-    peer.py pairs SERVERS PATH MILLIS                             says "pairs N nanos N"
 """
 
 import os
 import sys
-import time
 
 from kazoo.client import KazooClient
 
@@ -38,21 +36,6 @@ def contend(lock, witness, times):
     sys.stdin.readline()
 
 
-def pairs(client, path, millis):
-    warm, lock = client.Lock(path + "-warm"), client.Lock(path)
-    for _ in range(100):
-        warm.acquire()
-        warm.release()
-    say("ready")
-    sys.stdin.readline()
-    done, begin = 0, time.monotonic_ns()
-    while time.monotonic_ns() - begin < millis * 1_000_000:
-        lock.acquire()
-        lock.release()
-        done += 1
-    say(f"pairs {done} nanos {time.monotonic_ns() - begin}")
-
-
 def main(what, servers, path, *more):
     client = KazooClient(hosts=servers, timeout=15)
     client.start()
@@ -65,8 +48,6 @@ def main(what, servers, path, *more):
         sys.stdin.readline()
         lock.release()
         say("released")
-    elif what == "pairs":
-        pairs(client, path, int(more[0]))
     client.stop()
 
 

@@ -1,26 +1,29 @@
-// node-redlock: lock and release one name.
+// node-redlock, on one server or several that vote.
 import { createRequire } from "node:module";
+import { main } from "./driver.mjs";
 
 const require = createRequire(import.meta.url);
 const Redis = require("ioredis");
-const Redlock = require("redlock").default;
+const { default: Redlock, ExecutionError } = require("redlock");
 
-const { scenario, servers, seconds } = JSON.parse(process.argv[2]);
-if (scenario !== "pair") throw new Error(`no scenario ${scenario}`);
-const clients = servers.map((server) => {
-  const [host, port] = server.split(":");
-  return new Redis({ host, port: Number(port) });
+main((servers) => {
+  const clients = servers.map((server) => {
+    const [host, port] = server.split(":");
+    return new Redis({ host, port: Number(port) });
+  });
+  // As often as it takes: it gives up after ten tries otherwise.
+  const patient = new Redlock(clients, { retryCount: -1 });
+  const once = new Redlock(clients, { retryCount: 0 });
+  return {
+    lock: (name) => patient.acquire([name], 30_000),
+    attempt: async (name) => {
+      try {
+        await once.acquire([name], 30_000);
+        return true;
+      } catch (error) {
+        if (error instanceof ExecutionError) return false;
+        throw error;
+      }
+    },
+  };
 });
-const redlock = new Redlock(clients, {});
-const pair = async () => (await redlock.acquire(["peer"], 2000)).release();
-
-for (let i = 0; i < 200; i++) await pair();
-const start = process.hrtime.bigint();
-const elapsed = () => Number(process.hrtime.bigint() - start) / 1e9;
-let pairs = 0;
-while (elapsed() < seconds) {
-  await pair();
-  pairs++;
-}
-console.log(JSON.stringify({ pairs, seconds: elapsed() }));
-process.exit(0);

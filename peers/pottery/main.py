@@ -1,28 +1,20 @@
-"""pottery: lock and release one name."""
+"""pottery, on one server or several that vote."""
 
-import json
-import sys
-import time
-
+import driver
 from pottery import Redlock
 from redis import Redis
 
-asked = json.loads(sys.argv[1])
-if asked["scenario"] != "pair":
-    raise SystemExit(f"no scenario {asked['scenario']}")
-masters = {Redis.from_url(f"redis://{server}") for server in asked["servers"]}
-lock = Redlock(key="peer", masters=masters, auto_release_time=2)
+
+class Pottery:
+    def __init__(self, servers):
+        self.masters = {Redis.from_url(f"redis://{server}") for server in servers}
+
+    def lock(self, name):
+        return Redlock(key=name, masters=self.masters, auto_release_time=30)
+
+    def attempt(self, name):
+        lock = self.lock(name)
+        return lambda: lock.acquire(blocking=False)
 
 
-def pair():
-    lock.acquire()
-    lock.release()
-
-
-for _ in range(20):
-    pair()
-start, pairs = time.perf_counter(), 0
-while time.perf_counter() - start < asked["seconds"]:
-    pair()
-    pairs += 1
-print(json.dumps({"pairs": pairs, "seconds": time.perf_counter() - start}))
+driver.main(Pottery)

@@ -1,10 +1,8 @@
-// redsync: lock and release one name.
+// redsync, on one server or several that vote.
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
+	"errors"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -13,40 +11,28 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-type question struct {
-	Scenario string   `json:"scenario"`
-	Servers  []string `json:"servers"`
-	Seconds  float64  `json:"seconds"`
-}
-
-func main() {
-	var asked question
-	if err := json.Unmarshal([]byte(os.Args[1]), &asked); err != nil {
-		panic(err)
-	}
-	if asked.Scenario != "pair" {
-		panic("no scenario " + asked.Scenario)
-	}
+func connect(servers []string) Library {
 	var pools []redis.Pool
-	for _, server := range asked.Servers {
+	for _, server := range servers {
 		pools = append(pools, pool.NewPool(goredis.NewClient(&goredis.Options{Addr: server})))
 	}
-	mutex := redsync.New(pools...).NewMutex("peer", redsync.WithExpiry(2*time.Second))
-	pair := func() {
-		if err := mutex.Lock(); err != nil {
-			panic(err)
-		}
-		if _, err := mutex.Unlock(); err != nil {
-			panic(err)
-		}
+	sync := redsync.New(pools...)
+	expiry := redsync.WithExpiry(30 * time.Second)
+	return Library{
+		Lock: func(name string) Lock {
+			// As often as it takes: others give up after 32 tries.
+			mutex := sync.NewMutex(name, expiry, redsync.WithTries(1_000_000))
+			return Lock{mutex.Lock, func() error { _, err := mutex.Unlock(); return err }}
+		},
+		Try: func(name string) (bool, error) {
+			err := sync.NewMutex(name, expiry).TryLock()
+			var taken *redsync.ErrTaken
+			if errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) {
+				return false, nil
+			}
+			return err == nil, err
+		},
 	}
-	for i := 0; i < 200; i++ {
-		pair()
-	}
-	start, pairs := time.Now(), 0
-	for time.Since(start).Seconds() < asked.Seconds {
-		pair()
-		pairs++
-	}
-	fmt.Printf("{\"pairs\": %d, \"seconds\": %f}\n", pairs, time.Since(start).Seconds())
 }
+
+func main() { Drive(connect) }

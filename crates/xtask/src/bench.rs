@@ -39,9 +39,26 @@ pub(crate) struct Args {
     /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
+    /// Other lock libraries on the same servers as well; each needs its own tools
+    #[arg(long)]
+    peers: bool,
     /// Print a JSON array with one object per row
     #[arg(long)]
     json: bool,
+}
+
+/// What of a server's store is measured.
+#[derive(Clone, Copy, Debug)]
+struct Wanted<'a> {
+    scenario: Option<&'a str>,
+    /// Against other libraries, too.
+    peers: bool,
+}
+
+impl Wanted<'_> {
+    fn scenario(self, name: &str) -> bool {
+        self.scenario.is_none_or(|wanted| wanted == name)
+    }
 }
 
 /// How long to measure.
@@ -111,21 +128,18 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     if wanted("file") {
         rows.extend(files::rows(effort, &progress)?);
     }
+    let of = Wanted { scenario: args.scenario.as_deref(), peers: args.peers };
     if wanted("redis") {
-        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
-        rows.extend(redis::rows(effort, &progress, scenario)?);
-    }
-    if wanted("etcd") {
-        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
-        rows.extend(etcd::rows(effort, &progress, scenario)?);
+        rows.extend(redis::rows(effort, &progress, of)?);
     }
     if wanted("redlock") {
-        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
-        rows.extend(redlock::rows(effort, &progress, scenario)?);
+        rows.extend(redlock::rows(effort, &progress, of)?);
+    }
+    if wanted("etcd") {
+        rows.extend(etcd::rows(effort, &progress, of)?);
     }
     if wanted("zookeeper") {
-        let scenario = |name: &str| args.scenario.as_deref().is_none_or(|wanted| wanted == name);
-        rows.extend(zookeeper::rows(effort, &progress, scenario)?);
+        rows.extend(zookeeper::rows(effort, &progress, of)?);
     }
     if rows.is_empty() {
         return Err("no such store: there are memory, file, redis, redlock, etcd and zookeeper".to_owned());

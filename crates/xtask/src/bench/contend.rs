@@ -56,15 +56,24 @@ pub(super) fn run_all(url: &str, processes: usize, time: Duration) -> Result<Vec
     run_programs(processes, || {
         let mut command = Command::new(&program);
         command.args(["bench-contend", url, &millis]);
-        command
+        Ok(command)
     })
 }
 
+/// How many seconds a pair took, of all processes together.
+pub(super) fn each(counts: &[Count]) -> f64 {
+    let longest = counts.iter().map(|count| count.seconds).fold(0.0, f64::max);
+    longest / f64::from(counts.iter().map(|count| count.pairs).sum::<u32>().max(1))
+}
+
 /// As [`run_all`], with any program that does as [`run`].
-pub(super) fn run_programs(processes: usize, program: impl Fn() -> Command) -> Result<Vec<Count>, String> {
+pub(super) fn run_programs(
+    processes: usize,
+    program: impl Fn() -> Result<Command, String>,
+) -> Result<Vec<Count>, String> {
     let mut children = Vec::new();
     for _ in 0..processes {
-        children.push(start(program())?);
+        children.push(start(program()?)?);
     }
     for (child, said) in &mut children {
         let mut line = String::new();

@@ -1,11 +1,9 @@
-//! etcd ("etcd") against a bare put and delete by the same client, and against Go's concurrency package. The
+//! etcd ("etcd") against a bare put and delete by the same client, and against its peers. The
 //! server writes every change to the disk.
 
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    path::{Path, PathBuf},
-    process::Command,
     time::Duration,
 };
 
@@ -14,8 +12,9 @@ use tidelock::{Guard, Locks, backends::etcd::bare::Bare, clock::Clock};
 use tokio::runtime::Runtime;
 
 use super::{
-    Effort, Threads, contend,
+    Effort, Threads, Wanted, contend,
     duel::{Duel, Spread},
+    peers::{self, Asked},
     report::{Row, Unit},
 };
 use crate::progress::Progress;
@@ -23,23 +22,21 @@ use crate::progress::Progress;
 const PROCESSES: usize = 8;
 const HELD: u32 = 10_000;
 const TTL: Duration = Duration::from_secs(30);
+/// How long those who contend do so, and how long a peer is measured alone.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The rows of etcd.
-pub(super) fn rows(
-    effort: Effort,
-    progress: &Progress,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<Row>, String> {
+pub(super) fn rows(effort: Effort, progress: &Progress, wanted: Wanted<'_>) -> Result<Vec<Row>, String> {
     let server = Etcd::new().durable().start().map_err(text)?;
     let bench = Bench::new(&server)?;
     let mut rows = Vec::new();
-    if wanted("pair") {
+    if wanted.scenario("pair") {
         rows.push(bench.pair(effort, progress)?);
     }
-    if wanted("processes") {
-        rows.push(bench.processes(effort, progress)?);
+    if wanted.peers {
+        rows.extend(bench.against_peers(effort, progress, wanted));
     }
-    if wanted("held") {
+    if wanted.scenario("held") {
         rows.push(bench.held(progress)?);
     }
     Ok(rows)
@@ -66,23 +63,25 @@ impl Bench {
         Ok(Self { runtime, url, addr, locks, bare })
     }
 
+    fn ours(&self, pairs: u32) -> Result<Duration, String> {
+        let (clock, mutex) = (Clock::machine(), self.locks.mutex("pair").ttl(TTL));
+        self.runtime.block_on(async {
+            let start = clock.now();
+            for _ in 0..pairs {
+                mutex.lock().await.map_err(text)?.release().await.map_err(text)?;
+            }
+            Ok(clock.now().since(start))
+        })
+    }
+
     fn pair(&self, effort: Effort, progress: &Progress) -> Result<Row, String> {
         let label = "etcd, 1 thread: lock and release, nobody else".to_owned();
         let clock = Clock::machine();
-        let mutex = self.locks.mutex("pair").ttl(TTL);
         let duel = Duel::fight(
             &label,
             effort,
             progress,
-            |pairs| {
-                self.runtime.block_on(async {
-                    let start = clock.now();
-                    for _ in 0..pairs {
-                        mutex.lock().await.map_err(text)?.release().await.map_err(text)?;
-                    }
-                    Ok(clock.now().since(start))
-                })
-            },
+            |pairs| self.ours(pairs),
             |pairs| {
                 self.runtime.block_on(async {
                     let start = clock.now();
@@ -99,32 +98,24 @@ impl Bench {
         }))
     }
 
-    /// Processes on one name, against as many of Go's.
-    fn processes(&self, effort: Effort, progress: &Progress) -> Result<Row, String> {
-        let label = "etcd, 8 processes, one name: a hand-over, against Go's concurrency package".to_owned();
-        progress.show("etcd: building the Go program");
-        let program = go_program()?;
-        let time = Duration::from_secs(2);
-        let each = |counts: Vec<contend::Count>| {
-            counts.iter().map(|count| count.seconds).fold(0.0, f64::max)
-                / f64::from(counts.iter().map(|count| count.pairs).sum::<u32>().max(1))
-        };
-        let duel = Duel::rounds(
-            &label,
-            (effort.rounds / 20).max(3),
-            progress,
-            || contend::run_all(&self.url, PROCESSES, time).map(each),
-            || {
-                let theirs = || {
-                    let mut command = Command::new(&program);
-                    let (addr, millis) = (self.addr.to_string(), time.as_millis().to_string());
-                    command.args(["contend", &addr, "go/contend", &millis]);
-                    command
-                };
-                contend::run_programs(PROCESSES, theirs).map(each)
-            },
-        )?;
-        Ok(Row::duel(label, &duel, duel.throughput(), "≥ 1.5 × theirs", |ratio| ratio >= 1.5))
+    /// Lock and release, and processes on one name, against the peers.
+    fn against_peers(&self, effort: Effort, progress: &Progress, wanted: Wanted<'_>) -> Vec<Row> {
+        let (servers, rounds) = (self.addr.to_string(), (effort.rounds / 20).max(3));
+        let asked = Asked { servers: &servers, name: "peer", processes: 1, tasks: 1, time: TURN };
+        let mut rows = Vec::new();
+        for peer in peers::ETCD {
+            if wanted.scenario("pair") {
+                let ours = || self.ours(500).map(|took| took.as_secs_f64() / 500.0);
+                rows.push(peer.against("etcd: lock and release", asked, rounds, progress, ours));
+            }
+            if wanted.scenario("processes") {
+                let many = Asked { processes: PROCESSES, ..asked };
+                let ours = || Ok(contend::each(&contend::run_all(&self.url, PROCESSES, TURN)?));
+                let scenario = "etcd, 8 processes, one name: a hand-over";
+                rows.push(peer.against(scenario, many, rounds, progress, ours));
+            }
+        }
+        rows
     }
 
     /// Many held locks: how many keep-alives the server hears.
@@ -164,14 +155,4 @@ impl Bench {
         let line = metrics.lines().find(is_it).ok_or("no count of keep-alives")?;
         line.rsplit(' ').next().unwrap_or_default().parse().map_err(text)
     }
-}
-
-/// Builds the Go program, which takes locks the way etcd's own package does.
-fn go_program() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers/etcd-concurrency");
-    let program = std::env::temp_dir().join("tidelock-bench-etcd-concurrency");
-    let mut go = Command::new("go");
-    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(source);
-    let built = go.status().map_err(|error| format!("this scenario needs Go to build its peer: {error}"))?;
-    if built.success() { Ok(program) } else { Err("the Go program does not build".to_owned()) }
 }

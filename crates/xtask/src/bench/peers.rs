@@ -1,13 +1,17 @@
-//! Other lock libraries: each is a program in `peers/` that is asked in JSON and answers in JSON.
+//! Other lock libraries: each is a program in `peers/`, and all of them do the same when they are asked the same.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Command,
+    time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
+use super::{
+    contend::{self, Count},
+    duel::Duel,
+    report::Row,
+};
 use crate::progress::Progress;
 
 /// A library, and how its program is made and started.
@@ -21,82 +25,153 @@ pub(super) struct Peer {
     run: &'static [&'static str],
 }
 
-pub(super) const NODE_REDLOCK: Peer = Peer {
+const GO: &[&[&str]] = &[&["go", "build", "-o", "peer", "."]];
+const MAVEN: &[&[&str]] = &[&["mvn", "-q", "-B", "package"]];
+const PYTHON: &[&[&str]] = &[
+    &["python3", "-m", "venv", "venv"],
+    &["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"],
+];
+const IN_PYTHON: &[&str] = &["venv/bin/python", "main.py"];
+
+/// Of those that several servers vote on.
+pub(super) const VOTING: &[Peer] = &[NODE_REDLOCK, REDSYNC, POTTERY];
+
+/// Of one Redis.
+pub(super) const REDIS: &[Peer] = &[
+    Peer {
+        name: "redisson",
+        make: MAVEN,
+        run: &["java", "-Xmx256m", "-cp", "target/redisson-peer.jar:target/jars/*", "Peer"],
+    },
+    REDSYNC,
+    Peer { name: "redislock", make: GO, run: &["./peer"] },
+    Peer { name: "redis-py", make: PYTHON, run: IN_PYTHON },
+    Peer { name: "python-redis-lock", make: PYTHON, run: IN_PYTHON },
+    POTTERY,
+    NODE_REDLOCK,
+];
+
+/// Of etcd.
+pub(super) const ETCD: &[Peer] = &[
+    Peer { name: "etcd-concurrency", make: GO, run: &["./peer"] },
+    Peer {
+        name: "jetcd",
+        make: MAVEN,
+        run: &["java", "-Xmx256m", "-cp", "target/jetcd-peer.jar:target/jars/*", "Peer"],
+    },
+];
+
+/// Of ZooKeeper.
+pub(super) const ZOOKEEPER: &[Peer] = &[
+    Peer {
+        name: "curator",
+        make: MAVEN,
+        run: &["java", "-Xmx256m", "-cp", "target/curator-peer.jar:target/jars/*", "Bench"],
+    },
+    Peer { name: "kazoo", make: PYTHON, run: IN_PYTHON },
+];
+
+const NODE_REDLOCK: Peer = Peer {
     name: "node-redlock",
     make: &[&["npm", "install", "--no-audit", "--no-fund", "--silent"]],
     run: &["node", "main.js"],
 };
+const REDSYNC: Peer = Peer { name: "redsync", make: GO, run: &["./peer"] };
+const POTTERY: Peer = Peer { name: "pottery", make: PYTHON, run: IN_PYTHON };
 
-pub(super) const REDSYNC: Peer =
-    Peer { name: "redsync", make: &[&["go", "build", "-o", "peer", "."]], run: &["./peer"] };
-
-pub(super) const POTTERY: Peer = Peer {
-    name: "pottery",
-    make: &[
-        &["python3", "-m", "venv", "venv"],
-        &["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"],
-    ],
-    run: &["venv/bin/python", "main.py"],
-};
-
-/// What a peer is asked.
-#[derive(Debug, Serialize)]
-pub(super) struct Question<'a> {
-    pub(super) scenario: &'a str,
-    pub(super) servers: &'a [String],
-    pub(super) seconds: f64,
+/// Pairs of lock and release, by so many processes with so many tasks each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) servers: &'a str,
+    pub(super) name: &'a str,
+    pub(super) processes: usize,
+    pub(super) tasks: usize,
+    pub(super) time: Duration,
 }
 
-/// What a peer did.
-#[derive(Debug, Deserialize)]
-pub(super) struct Answer {
-    pub(super) pairs: u32,
-    pub(super) seconds: f64,
-}
-
-/// A peer that is ready to be asked.
+/// A peer whose program is made.
 #[derive(Debug)]
-pub(super) struct Ready {
+struct Ready {
     folder: PathBuf,
     run: &'static [&'static str],
 }
 
 impl Peer {
+    /// Ours against theirs in turns: a turn of ours says how many seconds a pair took. A peer whose tools are missing
+    /// is named as missing.
+    pub(super) fn against(
+        &self,
+        scenario: &str,
+        asked: Asked<'_>,
+        rounds: usize,
+        progress: &Progress,
+        ours: impl FnMut() -> Result<f64, String>,
+    ) -> Row {
+        let label = format!("{scenario}, against {}", self.name);
+        let fight = || {
+            let ready = self.prepare(progress)?;
+            Duel::rounds(&label, rounds, progress, ours, || Ok(contend::each(&ready.pairs(asked)?)))
+        };
+        match fight() {
+            Ok(duel) => {
+                let bar = format!("faster than {}", self.name);
+                Row::duel(label, &duel, duel.throughput(), &bar, |ratio| ratio > 1.0)
+            }
+            Err(why) => Row::missing(label, &why),
+        }
+    }
+
     /// Makes the program, in `target/peers/`. The error says what is missing.
-    pub(super) fn prepare(&self, progress: &Progress) -> Result<Ready, String> {
+    fn prepare(&self, progress: &Progress) -> Result<Ready, String> {
         progress.show(&format!("{}: its program is made", self.name));
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let folder = root.join("target/peers").join(self.name);
-        fs::create_dir_all(&folder).map_err(|error| format!("no folder for {}: {error}", self.name))?;
-        let files = fs::read_dir(root.join("peers").join(self.name)).map_err(|error| error.to_string())?;
-        for file in files {
-            let file = file.map_err(|error| error.to_string())?;
-            fs::copy(file.path(), folder.join(file.file_name())).map_err(|error| error.to_string())?;
-        }
+        copy(&root.join("peers").join(self.name), &folder)
+            .map_err(|error| format!("no folder for {}: {error}", self.name))?;
         for words in self.make {
-            run(&folder, words, &[])?;
+            let mut command = command(&folder, words)?;
+            let output = command.output().map_err(|error| format!("{} cannot be run: {error}", words[0]))?;
+            if !output.status.success() {
+                let said = [output.stderr, output.stdout].concat();
+                let said = String::from_utf8_lossy(&said);
+                return Err(format!("{} failed: {}", words[0], said.lines().next().unwrap_or_default()));
+            }
         }
         Ok(Ready { folder, run: self.run })
     }
 }
 
 impl Ready {
-    pub(super) fn ask(&self, question: &Question<'_>) -> Result<Answer, String> {
-        let question = serde_json::to_string(question).map_err(|error| error.to_string())?;
-        let output = run(&self.folder, self.run, &[&question])?;
-        serde_json::from_slice(&output.stdout).map_err(|error| format!("a peer said nonsense: {error}"))
+    fn pairs(&self, asked: Asked<'_>) -> Result<Vec<Count>, String> {
+        let (tasks, millis) = (asked.tasks.to_string(), asked.time.as_millis().to_string());
+        let program = || {
+            let mut command = command(&self.folder, self.run)?;
+            command.args(["pairs", asked.servers, asked.name, &tasks, &millis]);
+            Ok(command)
+        };
+        contend::run_programs(asked.processes, program)
     }
 }
 
-fn run(folder: &Path, words: &[&str], more: &[&str]) -> Result<Output, String> {
+/// Where a program is given by a path it is in the folder, wherever we are.
+fn command(folder: &Path, words: &[&str]) -> Result<Command, String> {
     let (program, args) = words.split_first().ok_or("no program")?;
-    // Where it is given by a path it is in the folder, wherever we are.
     let program = if program.contains('/') { folder.join(program) } else { PathBuf::from(program) };
-    let output = Command::new(&program).args(args).args(more).current_dir(folder).output();
-    let output = output.map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
-    if output.status.success() {
-        return Ok(output);
+    let mut command = Command::new(program);
+    command.args(args).current_dir(folder);
+    Ok(command)
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        let (from, to) = (file.path(), to.join(file.file_name()));
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else {
+            fs::copy(from, to)?;
+        }
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} failed: {}", program.display(), said.lines().last().unwrap_or_default()))
+    Ok(())
 }

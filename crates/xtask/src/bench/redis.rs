@@ -2,6 +2,7 @@
 //! same driver on the same runtime and server.
 
 use std::{
+    net::SocketAddr,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -12,8 +13,9 @@ use tidelock::{Guard, Locks, clock::Clock};
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use super::{
-    Effort, Threads, contend,
+    Effort, Threads, Wanted, contend,
     duel::{Duel, Spread},
+    peers::{self, Asked},
     report::{Row, Unit},
 };
 use crate::progress::Progress;
@@ -22,30 +24,31 @@ const TASKS: u32 = 64;
 const PROCESSES: usize = 8;
 const HELD: u32 = 10_000;
 const TTL: Duration = Duration::from_secs(30);
+/// How long those who contend do so, and how long a peer is measured alone.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The rows of Redis.
-pub(super) fn rows(
-    effort: Effort,
-    progress: &Progress,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<Row>, String> {
+pub(super) fn rows(effort: Effort, progress: &Progress, wanted: Wanted<'_>) -> Result<Vec<Row>, String> {
     let server = Redis::new().start().map_err(|error| error.to_string())?;
     let bench = Bench::new(&server)?;
     let mut rows = Vec::new();
-    if wanted("pair") {
+    if wanted.scenario("pair") {
         rows.push(bench.pair(effort, progress)?);
     }
-    if wanted("distinct") {
+    if wanted.scenario("distinct") {
         rows.push(bench.distinct(effort, progress)?);
     }
-    if wanted("crowd") {
+    if wanted.scenario("crowd") {
         rows.extend(bench.crowd(effort, progress)?);
     }
-    if wanted("processes") {
+    if wanted.scenario("processes") {
         rows.extend(bench.processes(effort, progress)?);
     }
-    if wanted("held") {
+    if wanted.scenario("held") {
         rows.extend(bench.held(progress)?);
+    }
+    if wanted.peers {
+        rows.extend(bench.against_peers(effort, progress, wanted));
     }
     Ok(rows)
 }
@@ -53,6 +56,7 @@ pub(super) fn rows(
 struct Bench {
     runtime: Runtime,
     url: String,
+    addr: SocketAddr,
     locks: Locks,
     bare: Bare,
     peer: rslock::LockManager,
@@ -69,26 +73,48 @@ impl Bench {
         let locks = runtime.block_on(Locks::connect(&url)).map_err(text)?;
         let bare = runtime.block_on(Bare::connect(&url))?;
         let peer = rslock::LockManager::new(vec![url.clone()]);
-        Ok(Self { runtime, url, locks, bare, peer })
+        Ok(Self { runtime, url, addr: server.addr(), locks, bare, peer })
+    }
+
+    fn ours(&self, pairs: u32) -> Result<Duration, String> {
+        let (clock, mutex) = (Clock::machine(), self.locks.mutex("pair").ttl(TTL));
+        self.runtime.block_on(async {
+            let start = clock.now();
+            for _ in 0..pairs {
+                mutex.lock().await.map_err(text)?.release().await.map_err(text)?;
+            }
+            Ok(clock.now().since(start))
+        })
+    }
+
+    /// Lock and release, and processes on one name, against the peers.
+    fn against_peers(&self, effort: Effort, progress: &Progress, wanted: Wanted<'_>) -> Vec<Row> {
+        let (servers, rounds) = (self.addr.to_string(), (effort.rounds / 30).max(3));
+        let asked = Asked { servers: &servers, name: "peer", processes: 1, tasks: 1, time: TURN };
+        let mut rows = Vec::new();
+        for peer in peers::REDIS {
+            if wanted.scenario("pair") {
+                let ours = || self.ours(2_000).map(|took| took.as_secs_f64() / 2_000.0);
+                rows.push(peer.against("redis: lock and release", asked, rounds, progress, ours));
+            }
+            if wanted.scenario("processes") {
+                let many = Asked { processes: PROCESSES, ..asked };
+                let ours = || Ok(contend::each(&contend::run_all(&self.url, PROCESSES, TURN)?));
+                let scenario = "redis, 8 processes, one name: a hand-over";
+                rows.push(peer.against(scenario, many, rounds, progress, ours));
+            }
+        }
+        rows
     }
 
     fn pair(&self, effort: Effort, progress: &Progress) -> Result<Row, String> {
         let label = "redis, 1 thread: lock and release, nobody else".to_owned();
         let clock = Clock::machine();
-        let mutex = self.locks.mutex("pair").ttl(TTL);
         let duel = Duel::fight(
             &label,
             effort,
             progress,
-            |pairs| {
-                self.runtime.block_on(async {
-                    let start = clock.now();
-                    for _ in 0..pairs {
-                        mutex.lock().await.map_err(text)?.release().await.map_err(text)?;
-                    }
-                    Ok(clock.now().since(start))
-                })
-            },
+            |pairs| self.ours(pairs),
             |pairs| {
                 self.runtime.block_on(async {
                     let start = clock.now();
@@ -208,10 +234,9 @@ impl Bench {
             rounds,
             progress,
             || {
-                let counts = contend::run_all(&self.url, PROCESSES, Duration::from_secs(1))?;
+                let counts = contend::run_all(&self.url, PROCESSES, TURN)?;
                 fairness.push(jain(&counts.iter().map(|count| f64::from(count.pairs)).collect::<Vec<_>>()));
-                Ok(counts.iter().map(|count| count.seconds).fold(0.0, f64::max)
-                    / f64::from(counts.iter().map(|count| count.pairs).sum::<u32>()))
+                Ok(contend::each(&counts))
             },
             || {
                 self.runtime.block_on(async {

@@ -7,9 +7,9 @@ use tidelock::{Locks, Mutex, clock::Clock};
 use tokio::runtime::Runtime;
 
 use super::{
-    Effort, Threads,
+    Effort, Threads, Wanted,
     duel::Duel,
-    peers::{NODE_REDLOCK, POTTERY, Peer, Question, REDSYNC},
+    peers::{self, Asked},
     report::Row,
 };
 use crate::progress::Progress;
@@ -22,12 +22,8 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 /// The rows of servers that vote.
-pub(super) fn rows(
-    effort: Effort,
-    progress: &Progress,
-    wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<Row>, String> {
-    if !wanted("pair") {
+pub(super) fn rows(effort: Effort, progress: &Progress, wanted: Wanted<'_>) -> Result<Vec<Row>, String> {
+    if !wanted.scenario("pair") {
         return Ok(Vec::new());
     }
     let servers = (0..5).map(|_| Redis::new().start()).collect::<Result<Vec<_>, _>>().map_err(text)?;
@@ -44,8 +40,13 @@ pub(super) fn rows(
         Ok::<_, String>((five.mutex("five").ttl(TTL), one.mutex("one").ttl(TTL)))
     })?;
     let mut rows = vec![against_one(&runtime, &five, &one, effort, progress)?];
-    for peer in [NODE_REDLOCK, REDSYNC, POTTERY] {
-        rows.push(against(&peer, &hosts, &runtime, &five, effort, progress));
+    let servers_asked = hosts.join(",");
+    let asked =
+        Asked { servers: &servers_asked, name: "peer", processes: 1, tasks: 1, time: Duration::from_secs(1) };
+    for peer in peers::VOTING.iter().filter(|_| wanted.peers) {
+        let ours = || Ok(pairs(&runtime, &five, 2_000)?.as_secs_f64() / 2_000.0);
+        let rounds = (effort.rounds / 20).max(3);
+        rows.push(peer.against("redlock, five servers: lock and release", asked, rounds, progress, ours));
     }
     drop::<Vec<Server>>(servers);
     Ok(rows)
@@ -73,36 +74,4 @@ fn against_one(
     let duel =
         Duel::fight(&label, effort, progress, |n| pairs(runtime, five, n), |n| pairs(runtime, one, n))?;
     Ok(Row::duel(label, &duel, duel.cost(), "cost ≤ 2.2 × the same on one", |ratio| ratio <= 2.2))
-}
-
-/// A peer whose tools are missing is named as missing.
-fn against(
-    peer: &Peer,
-    hosts: &[String],
-    runtime: &Runtime,
-    five: &Mutex,
-    effort: Effort,
-    progress: &Progress,
-) -> Row {
-    let label = format!("redlock, five servers: lock and release, against {}", peer.name);
-    let fight = || {
-        let ready = peer.prepare(progress)?;
-        Duel::rounds(
-            &label,
-            (effort.rounds / 20).max(3),
-            progress,
-            || Ok(pairs(runtime, five, 2_000)?.as_secs_f64() / 2_000.0),
-            || {
-                let answer = ready.ask(&Question { scenario: "pair", servers: hosts, seconds: 1.0 })?;
-                Ok(answer.seconds / f64::from(answer.pairs))
-            },
-        )
-    };
-    match fight() {
-        Ok(duel) => {
-            let bar = format!("throughput ≥ {}", peer.name);
-            Row::duel(label, &duel, duel.throughput(), &bar, |ratio| ratio >= 1.0)
-        }
-        Err(why) => Row::missing(label, &why),
-    }
 }

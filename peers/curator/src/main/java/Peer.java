@@ -3,9 +3,6 @@ import java.io.InputStreamReader;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.List;
-import java.util.concurrent.atomic.AtomicInteger;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -18,8 +15,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * Takes a lock with Curator, as often as it is told to.
  *
  * <pre>Peer contend SERVERS PATH mutex|read|write WITNESS TIMES   says "overlaps N"
- * Peer hold SERVERS PATH mutex|read|write                         holds until its standard input ends
- * Peer pairs SERVERS PATH THREADS MILLIS                          says "pairs N nanos N"</pre>
+ * Peer hold SERVERS PATH mutex|read|write                         holds until its standard input ends</pre>
  */
 public class Peer {
     public static void main(String[] args) throws Exception {
@@ -39,9 +35,6 @@ public class Peer {
                     told.readLine();
                     lock.release();
                     say("released");
-                    break;
-                case "pairs":
-                    pairs(client, args[2], Integer.parseInt(args[3]), Long.parseLong(args[4]), told);
                     break;
                 default:
                     throw new IllegalArgumentException(args[0]);
@@ -80,40 +73,6 @@ public class Peer {
         say("overlaps " + overlaps);
         // The other one goes on against nobody.
         told.readLine();
-    }
-
-    private static void pairs(CuratorFramework client, String path, int threads, long millis, BufferedReader told)
-            throws Exception {
-        InterProcessMutex warm = new InterProcessMutex(client, path + "-warm");
-        for (int time = 0; time < 300; time++) {
-            warm.acquire();
-            warm.release();
-        }
-        say("ready");
-        told.readLine();
-        AtomicInteger pairs = new AtomicInteger();
-        long from = System.nanoTime();
-        List<Thread> all = new ArrayList<>();
-        for (int number = 0; number < threads; number++) {
-            InterProcessMutex lock = new InterProcessMutex(client, path);
-            Thread thread = new Thread(() -> {
-                try {
-                    while (System.nanoTime() - from < millis * 1_000_000) {
-                        lock.acquire();
-                        lock.release();
-                        pairs.incrementAndGet();
-                    }
-                } catch (Exception error) {
-                    throw new IllegalStateException(error);
-                }
-            });
-            thread.start();
-            all.add(thread);
-        }
-        for (Thread thread : all) {
-            thread.join();
-        }
-        say("pairs " + pairs.get() + " nanos " + (System.nanoTime() - from));
     }
 
     private static void say(String what) {

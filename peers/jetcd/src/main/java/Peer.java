@@ -1,0 +1,39 @@
+import io.etcd.jetcd.ByteSequence;
+import io.etcd.jetcd.Client;
+import io.etcd.jetcd.support.Observers;
+
+import java.nio.charset.StandardCharsets;
+
+/** jetcd: the server's own lock call, each lock under a lease that is kept alive. */
+public class Peer {
+    public static void main(String[] args) throws Exception {
+        Client client = Client.builder().endpoints("http://" + args[1]).build();
+        Driver.main(new Driver.Library() {
+            @Override
+            public Driver.Lock lock(String name) throws Exception {
+                // A lease has one place in a line: each lock of a name needs one of its own to wait for another.
+                long its = client.getLeaseClient().grant(30).get().getID();
+                client.getLeaseClient().keepAlive(its, Observers.observer(response -> { }));
+                ByteSequence key = ByteSequence.from(name, StandardCharsets.UTF_8);
+                return new Driver.Lock() {
+                    private ByteSequence held;
+
+                    @Override
+                    public void lock() throws Exception {
+                        held = client.getLockClient().lock(key, its).get().getKey();
+                    }
+
+                    @Override
+                    public void unlock() throws Exception {
+                        client.getLockClient().unlock(held).get();
+                    }
+                };
+            }
+
+            @Override
+            public void close() {
+                client.close();
+            }
+        }, args);
+    }
+}
