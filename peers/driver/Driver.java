@@ -62,8 +62,8 @@ public final class Driver {
                         its.add(work.call());
                     }
                 } catch (Exception error) {
-                    error.printStackTrace();
-                    Runtime.getRuntime().halt(1);
+                    System.err.println(error);
+                    Runtime.getRuntime().halt(error instanceof UnsupportedOperationException ? 3 : 1);
                 }
             });
             threads.add(thread);
