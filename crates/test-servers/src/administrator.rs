@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::{Certificates, Error, RedisConnection, Server};
+use crate::{Error, RedisConnection, Server};
 
 /// A user of a Redis server and the password.
 #[derive(Debug, Clone)]
@@ -63,13 +63,6 @@ impl Administrator {
     }
 }
 
-/// What only servers of Redis have.
-#[derive(Debug)]
-pub(crate) struct RedisAccess {
-    pub(crate) administrator: Administrator,
-    pub(crate) certificates: Option<Certificates>,
-}
-
 /// Of Redis servers.
 impl Server {
     /// Connects to a Redis server as somebody who may do everything, also when its clients need
@@ -79,7 +72,7 @@ impl Server {
     ///
     /// When the server does not answer, or is not a Redis server.
     pub fn administrator(&self) -> Result<RedisConnection, Error> {
-        self.redis()?.administrator.connect()
+        self.redis()?.connect()
     }
 
     /// Runs one command on a Redis server as its administrator; the answer is that of
@@ -92,17 +85,11 @@ impl Server {
         self.administrator()?.call(command)
     }
 
-    /// The certificates of a Redis server with TLS.
-    #[must_use]
-    pub fn certificates(&self) -> Option<&Certificates> {
-        self.redis().ok()?.certificates.as_ref()
-    }
-
     pub(crate) fn login(&self) -> Option<&Login> {
-        self.redis().ok()?.administrator.login.as_ref()
+        self.redis().ok()?.login.as_ref()
     }
 
-    fn redis(&self) -> Result<&RedisAccess, Error> {
+    fn redis(&self) -> Result<&Administrator, Error> {
         self.redis_access().ok_or_else(|| Error::new(format!("{} is not a server of Redis", self.store())))
     }
 }

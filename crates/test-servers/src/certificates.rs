@@ -32,9 +32,10 @@ impl Certificates {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// Those that were written into `folder` before.
-    pub(crate) fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+    /// Those that were written into `folder` before, if any were.
+    pub(crate) fn at(folder: &Path) -> Option<Self> {
+        let written = Self { folder: folder.to_owned() };
+        written.ca().exists().then_some(written)
     }
 
     /// The certificate of the authority that clients of the server must trust.

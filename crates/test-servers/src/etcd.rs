@@ -55,7 +55,7 @@ impl Etcd {
         self
     }
 
-    /// Speaks TLS with clients, with a certificate of [`certificates`](Self::certificates).
+    /// Speaks TLS with clients, with a certificate of [`Server::certificates`].
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls.get_or_insert_default();
@@ -74,12 +74,6 @@ impl Etcd {
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
-    }
-
-    /// The certificates of a server that speaks TLS.
-    #[must_use]
-    pub fn certificates(server: &Server) -> Certificates {
-        Certificates::at(server.folder())
     }
 
     /// Starts one server.

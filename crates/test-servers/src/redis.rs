@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use crate::administrator::{Administrator, Door, Login, RedisAccess};
+use crate::administrator::{Administrator, Door, Login};
 use crate::folder::Folder;
 use crate::ports::{self, Port};
 use crate::process::Call;
@@ -247,7 +247,7 @@ impl Redis {
             run: Call::new(packages::require("redis-server")?).arg(file).args(args),
             client: self.client(addr, certificates.as_ref())?,
             probe: Box::new(move || probe.ping()),
-            redis: Some(RedisAccess { administrator, certificates }),
+            redis: Some(administrator),
             folder,
             ports,
         })

@@ -11,12 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::administrator::RedisAccess;
+use crate::administrator::Administrator;
 use crate::deadline::{START_LIMIT, now};
 use crate::folder::Folder;
 use crate::ports::Port;
 use crate::process::{Call, Family, spawn, succeeded};
-use crate::{Error, wait_for};
+use crate::{Certificates, Error, wait_for};
 
 /// How much of a log an error carries.
 const TAIL_LINES: usize = 30;
@@ -39,7 +39,8 @@ pub(crate) struct Plan {
     pub(crate) run: Call,
     pub(crate) client: Call,
     pub(crate) probe: Probe,
-    pub(crate) redis: Option<RedisAccess>,
+    /// Of a server of Redis.
+    pub(crate) redis: Option<Administrator>,
 }
 
 /// A server in child processes of its own, with its data and log in a temporary folder.
@@ -117,6 +118,12 @@ impl Server {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.plan.folder.path()
+    }
+
+    /// The certificates of a server that speaks TLS.
+    #[must_use]
+    pub fn certificates(&self) -> Option<Certificates> {
+        Certificates::at(self.folder())
     }
 
     /// The number of the server's first process while it runs.
@@ -285,7 +292,7 @@ impl Server {
         lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
     }
 
-    pub(crate) fn redis_access(&self) -> Option<&RedisAccess> {
+    pub(crate) fn redis_access(&self) -> Option<&Administrator> {
         self.plan.redis.as_ref()
     }
 

@@ -50,7 +50,7 @@ impl Zookeeper {
     }
 
     /// Listens for clients with TLS too: that is where the URL of the server leads. Its certificates are
-    /// `ca.crt`, `foreign-ca.crt`, `client.crt` and `client.key` in the server's folder.
+    /// those of [`Server::certificates`].
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = Some(ClientCertificates::None);

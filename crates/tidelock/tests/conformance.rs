@@ -20,6 +20,12 @@ mod redis;
 #[cfg(feature = "redis")]
 #[path = "conformance/redlock.rs"]
 mod redlock;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[path = "conformance/served.rs"]
+mod served;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[path = "common/shared.rs"]
+mod shared;
 #[cfg(feature = "zookeeper")]
 #[path = "conformance/zookeeper.rs"]
 mod zookeeper;

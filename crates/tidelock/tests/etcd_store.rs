@@ -14,7 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
 #[macro_use]
-#[path = "etcd_store/support.rs"]
+#[path = "common/store/mod.rs"]
 mod support;
 #[path = "etcd_store/interop.rs"]
 mod interop;
@@ -26,39 +26,24 @@ mod login;
 mod members;
 #[path = "etcd_store/network.rs"]
 mod network;
-#[path = "common/worker.rs"]
-mod process;
 #[path = "etcd_store/processes.rs"]
 mod processes;
-#[allow(dead_code, reason = "the trials of Redis use more of it")]
-#[path = "redis_store/witness.rs"]
-mod witness;
-#[path = "redis_store/worker.rs"]
-mod worker;
 
-use std::{
-    any::Any,
-    process::ExitCode,
-    sync::mpsc::{self, RecvTimeoutError},
-    time::Duration,
+use std::{process::ExitCode, time::Duration};
+
+use support::{Store, harness};
+use test_servers::Etcd;
+
+const STORE: Store = Store {
+    start: || Etcd::new().start().unwrap(),
+    prefix: |number| format!("trial-{number}/"),
+    url: |servers, prefix| format!("{servers}?prefix={prefix}"),
+    long: Duration::from_secs(60),
+    short: Duration::from_secs(3),
+    watchdog: interop::LONGEST,
 };
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use support::Work;
-use tokio::runtime::Builder;
-
-/// A trial that takes longer hangs. Generous: the machine may be busy with other tests.
-const WATCHDOG: Duration = Duration::from_secs(120);
-
-/// Trials mostly wait for leases to end, so more of them run at once than there are processors.
-const THREADS: usize = 4;
-
 fn main() -> ExitCode {
-    if worker::work() {
-        return ExitCode::SUCCESS;
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     // Those that take longest come first, so that nothing waits for them at the end.
     let modules = [
         members::trials(),
@@ -68,35 +53,5 @@ fn main() -> ExitCode {
         keys::trials(),
         login::trials(),
     ];
-    let conclusion = libtest_mimic::run(&arguments, modules.into_iter().flatten().map(trial).collect());
-    support::stop_shared();
-    conclusion.exit_code()
-}
-
-fn trial((name, work): (String, Work)) -> Trial {
-    Trial::ignorable_test(name.clone(), move || watched(&name, work))
-}
-
-/// Runs a trial in a thread of its own: one that hangs fails with its name, and the others go on.
-fn watched(name: &str, work: Work) -> Result<Completion, Failed> {
-    let (tell, hear) = mpsc::channel();
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Clients go on in other threads while the trial itself waits for a server.
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        // Nobody listens only when the watchdog bit.
-        let _ = tell.send(runtime.block_on(work()));
-    })?;
-    match hear.recv_timeout(WATCHDOG.max(interop::LONGEST)) {
-        Ok(None) => Ok(Completion::Completed),
-        Ok(Some(reason)) => Ok(Completion::ignored_with(reason)),
-        Err(RecvTimeoutError::Timeout) => Err(format!("it hangs: no end after {WATCHDOG:?}").into()),
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(thread.join().err().map_or("no outcome".to_owned(), |panic| said(&*panic)).into())
-        }
-    }
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+    harness::run(modules, vec![])
 }

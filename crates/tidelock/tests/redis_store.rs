@@ -17,7 +17,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
 #[macro_use]
-#[path = "redis_store/support.rs"]
+#[path = "common/store/mod.rs"]
 mod support;
 #[path = "redis_store/afterwards.rs"]
 mod afterwards;
@@ -29,8 +29,8 @@ mod fitness;
 mod login;
 #[path = "redis_store/network.rs"]
 mod network;
-#[path = "common/worker.rs"]
-mod process;
+#[path = "redis_store/place.rs"]
+mod place;
 #[path = "redis_store/processes.rs"]
 mod processes;
 #[path = "redis_store/redlock.rs"]
@@ -43,36 +43,24 @@ mod rights;
 mod sentinel;
 #[path = "redis_store/tls.rs"]
 mod tls;
-#[path = "redis_store/witness.rs"]
-mod witness;
-#[path = "redis_store/worker.rs"]
-mod worker;
 #[path = "redis_store/wrong_ways.rs"]
 mod wrong_ways;
 
-use std::{
-    any::Any,
-    process::ExitCode,
-    sync::mpsc::{self, RecvTimeoutError},
-    time::Duration,
+use std::{process::ExitCode, time::Duration};
+
+use support::{Store, harness, witness, worker};
+use test_servers::Redis;
+
+const STORE: Store = Store {
+    start: || Redis::new().unix_socket().start().unwrap(),
+    prefix: |number| format!("trial-{number}:"),
+    url: |servers, prefix| format!("{servers}?prefix={prefix}"),
+    long: Duration::from_secs(30),
+    short: Duration::from_millis(1_500),
+    watchdog: Duration::from_secs(120),
 };
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use support::Work;
-use tokio::runtime::Builder;
-
-/// A trial that takes longer hangs. Generous: the machine may be busy with other tests.
-const WATCHDOG: Duration = Duration::from_secs(120);
-
-/// Trials mostly wait for leases to end, so more of them run at once than there are processors.
-const THREADS: usize = 4;
-
 fn main() -> ExitCode {
-    if worker::work() {
-        return ExitCode::SUCCESS;
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     // Those that take longest come first, so that nothing waits for them at the end.
     let modules = [
         sentinel::trials(),
@@ -87,40 +75,8 @@ fn main() -> ExitCode {
         tls::trials(),
         wrong_ways::trials(),
     ];
-    let first = libtest_mimic::run(&arguments, modules.into_iter().flatten().map(trial).collect());
     // The server that was shared is looked at when nobody uses it any more.
-    let last = libtest_mimic::run(&arguments, afterwards::trials().into_iter().map(trial).collect());
-    support::stop_shared();
+    let code = harness::run(modules, afterwards::trials());
     cluster::stop_shared();
-    if first.has_failed() || last.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-fn trial((name, work): (String, Work)) -> Trial {
-    Trial::test(name.clone(), move || watched(&name, work))
-}
-
-/// Runs a trial in a thread of its own: one that hangs fails with its name, and the others go on.
-fn watched(name: &str, work: Work) -> Result<(), Failed> {
-    let (tell, hear) = mpsc::channel();
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        // Clients go on in other threads while the trial itself waits for a server.
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(work());
-        // Nobody listens only when the watchdog bit.
-        let _ = tell.send(());
-    })?;
-    // A run that was asked to be long may be.
-    let watchdog = if std::env::var_os("TIDELOCK_GRANTS").is_some() { 30 * WATCHDOG } else { WATCHDOG };
-    match hear.recv_timeout(watchdog) {
-        Ok(()) => Ok(()),
-        Err(RecvTimeoutError::Timeout) => Err(format!("it hangs: no end after {watchdog:?}").into()),
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(thread.join().err().map_or("no outcome".to_owned(), |panic| said(&*panic)).into())
-        }
-    }
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+    code
 }

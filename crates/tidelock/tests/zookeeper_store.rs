@@ -14,7 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
 #[macro_use]
-#[path = "zookeeper_store/support.rs"]
+#[path = "common/store/mod.rs"]
 mod support;
 #[path = "zookeeper_store/ensemble.rs"]
 mod ensemble;
@@ -24,39 +24,44 @@ mod interop;
 mod login;
 #[path = "zookeeper_store/network.rs"]
 mod network;
-#[path = "common/worker.rs"]
-mod process;
 #[path = "zookeeper_store/processes.rs"]
 mod processes;
 #[path = "zookeeper_store/sessions.rs"]
 mod sessions;
-#[path = "redis_store/witness.rs"]
-#[allow(dead_code, reason = "other stores use more of it")]
-mod witness;
 
-use std::{
-    any::Any,
-    process::ExitCode,
-    sync::mpsc::{self, RecvTimeoutError},
-    time::Duration,
+use std::{process::ExitCode, time::Duration};
+
+use support::{Place, Store, harness, within};
+use test_servers::Zookeeper;
+use tidelock::backends::zookeeper::bare::Bare;
+
+const STORE: Store = Store {
+    start: || Zookeeper::new().start().unwrap(),
+    prefix: |number| format!("/trials/{number}"),
+    url: |servers, prefix| format!("{servers}{prefix}"),
+    long: Duration::from_secs(60),
+    short: Duration::from_secs(2),
+    watchdog: Duration::from_secs(150),
 };
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use support::Work;
-use tokio::runtime::Builder;
+impl Place {
+    /// A session without locks.
+    async fn bare(&self) -> Bare {
+        within("a session begins", Bare::connect(&self.url())).await.unwrap()
+    }
 
-/// A trial that takes longer hangs. Generous: the machine may be busy with other tests.
-const WATCHDOG: Duration = Duration::from_secs(150);
+    /// The path of a lock's node.
+    fn node(&self, name: &str) -> String {
+        format!("{}/{name}", self.prefix)
+    }
 
-/// Trials mostly wait for leases to end, so more of them run at once than there are processors.
-const THREADS: usize = 4;
+    /// The nodes in a lock's line.
+    async fn nodes(&self, name: &str) -> Vec<String> {
+        self.bare().await.children(&self.node(name)).await.unwrap()
+    }
+}
 
 fn main() -> ExitCode {
-    if processes::work() {
-        return ExitCode::SUCCESS;
-    }
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = arguments.test_threads.or(Some(THREADS));
     // Those that take longest come first, so that nothing waits for them at the end.
     let modules = [
         interop::trials(),
@@ -66,35 +71,5 @@ fn main() -> ExitCode {
         sessions::trials(),
         login::trials(),
     ];
-    let trials = modules.into_iter().flatten().map(|(name, work)| trial(name, work)).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    support::stop_shared();
-    conclusion.exit_code()
-}
-
-fn trial(name: String, work: Work) -> Trial {
-    // Thousands of grants take their time.
-    let limit = if interop::is_long() { WATCHDOG * 10 } else { WATCHDOG };
-    Trial::ignorable_test(name.clone(), move || {
-        let (tell, hear) = mpsc::channel();
-        let run = move || {
-            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-            // Nobody listens only when the watchdog bit.
-            let _ = tell.send(runtime.block_on(work()));
-        };
-        let thread = std::thread::Builder::new().name(name).spawn(run)?;
-        match hear.recv_timeout(limit) {
-            Ok(None) => Ok(Completion::Completed),
-            Ok(Some(missing)) => Ok(Completion::ignored_with(missing)),
-            Err(RecvTimeoutError::Timeout) => Err(format!("it hangs: no end after {limit:?}").into()),
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(thread.join().err().map_or(Failed::without_message(), |panic| said(&*panic).into()))
-            }
-        }
-    })
-}
-
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+    harness::run(modules, vec![])
 }

@@ -31,6 +31,13 @@ trials! {
 /// How long the longest run may take.
 pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 
+impl Place {
+    /// What other clients call a lock of this place.
+    fn foreign(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
 /// A process that is killed when it is dropped.
 struct Other {
     child: Child,
@@ -200,11 +207,11 @@ fn go_program() -> Option<PathBuf> {
     Some(program)
 }
 
-async fn a_go_program_and_we_take_turns_and_never_overlap() -> Option<&'static str> {
+async fn a_go_program_and_we_take_turns_and_never_overlap() -> Result<(), &'static str> {
     let grants =
         std::env::var("TIDELOCK_INTEROP_GRANTS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
     let Some(program) = tokio::task::spawn_blocking(go_program).await.unwrap() else {
-        return Some("there is no Go: install golang to run it");
+        return Err("there is no Go: install golang to run it");
     };
     let place = Place::shared();
     let referee = Referee::start();
@@ -245,7 +252,7 @@ async fn a_go_program_and_we_take_turns_and_never_overlap() -> Option<&'static s
     // In order of arrival: both sides get their turns.
     assert!(we > grants / 5 && they > grants / 5);
     eventually("the killed ones are gone", || referee.inside.load(Ordering::SeqCst) <= 1).await;
-    None
+    Ok(())
 }
 
 /// Holds the lock again and again, and tells the referee.

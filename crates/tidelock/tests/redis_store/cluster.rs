@@ -1,14 +1,14 @@
 //! A cluster whose masters are replaced and whose slots move while locks are held and waited for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use test_servers::{Cluster, Redis, Server};
 use tidelock::{LockState, Locks};
 
 use crate::{
     support::{
-        LONG, Place, SHORT, eventually, got, held_and_waited_for, pass_on, report, until, until_idle,
-        until_waiting, waiter, within,
+        LONG, Place, SHORT, eventually, got, held_and_waited_for, pass_on, report, shared::Shared, until,
+        until_idle, until_waiting, waiter, within,
     },
     witness::{Rush, Storm},
 };
@@ -22,7 +22,7 @@ trials! {
     a_line_whose_keys_are_torn_apart_goes_on_when_they_are_together_again,
 }
 
-static SHARED: Mutex<Option<Arc<Cluster>>> = Mutex::new(None);
+static SHARED: Shared<Cluster> = Shared::new();
 
 /// One trial at a time: each changes who serves what. The lock of a trial is named as its place is, so that
 /// each has a slot of its own.
@@ -30,13 +30,11 @@ static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// The cluster of all trials that leave it whole.
 fn shared() -> Arc<Cluster> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(shared.get_or_insert_with(|| Arc::new(Redis::new().start_cluster().unwrap())))
+    SHARED.get(|| Redis::new().start_cluster().unwrap())
 }
 
-/// Stops it: statics are not dropped.
 pub(crate) fn stop_shared() {
-    drop(SHARED.lock().unwrap_or_else(PoisonError::into_inner).take());
+    SHARED.stop();
 }
 
 fn another_master<'a>(cluster: &'a Cluster, than: &Server) -> &'a Server {
@@ -116,11 +114,7 @@ async fn a_fail_over_in_good_order_keeps_the_lock_and_its_waiters() {
     cluster.fail_over(old).unwrap();
     until_waiting(&stranger, name, 1).await;
     assert!(guard.is_held() && stranger.mutex(name).try_lock().await.unwrap().is_none());
-    let token = guard.token();
-    guard.release().await.unwrap();
-    let next = got(waiting).await;
-    assert!(next.token() > token);
-    next.release().await.unwrap();
+    pass_on(guard, vec![waiting]).await;
     until_idle(&stranger, name).await;
 }
 

@@ -7,9 +7,13 @@ use std::{
 };
 
 use test_servers::{Redis, RedisConnection};
-use tidelock::{Error, backends::redis::RedisConfig};
+use tidelock::backends::redis::RedisConfig;
 
-use crate::support::{NAME, Place, is_one_sentence, nobody, shared, within};
+use crate::support::{
+    LONG, NAME, Place, got,
+    login::{self, CANARY, refusal},
+    nobody, shared, until_waiting, waiter,
+};
 
 trials! {
     a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence,
@@ -22,43 +26,20 @@ trials! {
     a_sentinel_that_does_not_know_the_master_is_denied,
 }
 
-/// What a password looks like that must not be seen anywhere.
-const CANARY: &str = "canary81c2";
-
-async fn refusal(place: &Place) -> Error {
-    let error = within("the attempt ends", place.try_connect()).await.expect_err("it is refused");
-    is_one_sentence(&error);
-    assert!(!error.to_string().contains(CANARY), "{error}");
-    error
-}
-
 async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
     let server = Redis::new().password("right").user("known", "right", "~* &* +@all").start().unwrap();
-    let place = Place::on(server.url());
-    place.connect().await.mutex(NAME).lock().await.unwrap().release().await.unwrap();
-    for (user, password) in [("", CANARY), ("known", CANARY), ("unknown", CANARY), ("known", "")] {
-        let error = refusal(&place.through(&server.url_as(user, password))).await;
-        assert!(error.is_denied(), "{error}");
-        assert!(error.to_string().contains("mend user and password in the URL"), "{error}");
-    }
+    let wrong = [("", CANARY), ("known", CANARY), ("unknown", CANARY), ("known", "")];
+    login::lets_in_nobody_else(&server, &wrong).await;
     // No login at all.
-    let error = refusal(&place.through(&format!("redis://{}", server.addr()))).await;
+    let error = refusal(&Place::on(&format!("redis://{}", server.addr()))).await;
     assert!(error.is_denied() && error.to_string().contains("mend user and password"), "{error}");
 }
 
 async fn a_password_never_shows_in_errors_or_debug_output() {
     let server = Redis::new().password(CANARY).start().unwrap();
-    let place = Place::on(server.url());
-    let mut seen = vec![format!("{:?}", RedisConfig::from_url(&place.url()).unwrap())];
-    let locks = place.connect().await;
-    let guard = locks.mutex(NAME).lock().await.unwrap();
-    seen.push(format!("{locks:?} {guard:?} {:?} {:?}", locks.concerns(), locks.look(&[]).await.unwrap()));
-    guard.release().await.unwrap();
-    server.kill().unwrap();
-    let error = within("it is said", locks.mutex(NAME).lock()).await.unwrap_err();
-    seen.push(format!("{error} {error:?} {locks:?}"));
+    let config = RedisConfig::from_url(server.url()).unwrap();
     let login = format!("me:{CANARY}@{}", nobody());
-    for url in [
+    let urls = [
         format!("redis://{login}"),
         format!("redis://{login}/not-a-number"),
         format!("redis://{login}?no-such-option=1"),
@@ -69,14 +50,8 @@ async fn a_password_never_shows_in_errors_or_debug_output() {
         format!("redis+nonsense://{login}"),
         format!("redis://me:{CANARY}%zz@host"),
         format!("redis://me:{CANARY}"),
-    ] {
-        let error =
-            within("the attempt ends", Place::on(&url).through(&url).try_connect()).await.unwrap_err();
-        seen.push(format!("{error} {error:?}"));
-    }
-    for text in seen {
-        assert!(!text.contains(CANARY), "{text}");
-    }
+    ];
+    login::never_shows(&server, config, &urls).await;
 }
 
 async fn a_unix_socket_reaches_the_same_locks() {
@@ -99,12 +74,12 @@ async fn locks_of_two_databases_do_not_meet() {
     let second = one.mutex(NAME).try_lock().await.unwrap().expect("another database");
     assert!(same.mutex(NAME).try_lock().await.unwrap().is_none());
     // Channels have no databases: that a claim of the other one moved is no news here.
-    let waiting = crate::support::waiter(&same, NAME, crate::support::LONG);
-    crate::support::until_waiting(&one, NAME, 1).await;
+    let waiting = waiter(&same, NAME, LONG);
+    until_waiting(&one, NAME, 1).await;
     first.release().await.unwrap();
     assert!(!waiting.is_finished());
     second.release().await.unwrap();
-    crate::support::got(waiting).await.release().await.unwrap();
+    got(waiting).await.release().await.unwrap();
     let error = refusal(&place.through(&format!("{}/9999", server.url()))).await;
     assert!(error.is_denied(), "{error}");
 }

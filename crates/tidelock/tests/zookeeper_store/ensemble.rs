@@ -9,9 +9,8 @@ use std::{
 use test_servers::{Cluster, Server, Zookeeper};
 use tidelock::LockState;
 
-use crate::{
-    support::{LONG, NAME, Place, eventually, got, report, until_idle, until_waiting, waiter, within},
-    witness::Storm,
+use crate::support::{
+    NAME, Place, eventually, got, held_and_waited_for, report, until_idle, within, witness::Storm,
 };
 
 trials! {
@@ -47,9 +46,7 @@ async fn a_leader_that_is_killed_or_paused_costs_no_lock_and_no_order() {
     let place = Place::on(ensemble.url());
     let locks = place.connect().await;
     // Long enough for an election.
-    let guard = locks.mutex("kept").ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&place.connect().await, "kept", LONG);
-    until_waiting(&locks, "kept", 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &place.connect().await, "kept").await;
     let storm = Storm::begin(&place, NAME, Duration::from_secs(10), 4).await;
     for round in 0..2 {
         let led = leader(&ensemble).await;
@@ -78,9 +75,7 @@ async fn an_ensemble_that_is_started_again_still_knows_who_holds() {
     let ensemble = Zookeeper::new().start_ensemble().unwrap();
     let place = Place::on(ensemble.url());
     let (locks, other) = (place.connect().await, place.connect().await);
-    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, NAME, LONG);
-    until_waiting(&locks, NAME, 1).await;
+    let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
     ensemble.restart().unwrap();
     let third = within("it connects", place.connect()).await;
     assert!(within("it is answered", third.mutex(NAME).try_lock()).await.unwrap().is_none());

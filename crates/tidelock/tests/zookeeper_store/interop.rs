@@ -30,16 +30,9 @@ trials! {
 
 type Trial = Result<(), &'static str>;
 
-const GRANTS: &str = "TIDELOCK_INTEROP_GRANTS";
-
 /// How often each side takes a lock.
 fn times(usually: usize) -> usize {
-    std::env::var(GRANTS).ok().map_or(usually, |times| times.parse().unwrap())
-}
-
-/// Whether somebody asked for more than usual.
-pub(crate) fn is_long() -> bool {
-    std::env::var_os(GRANTS).is_some()
+    std::env::var("TIDELOCK_INTEROP_GRANTS").ok().map_or(usually, |times| times.parse().unwrap())
 }
 
 fn peers() -> PathBuf {
@@ -163,7 +156,7 @@ async fn take(locks: &Locks, ours: Ours) -> Guard {
 /// Both take the lock so many times; whoever holds makes a file that must not be there.
 async fn take_turns(command: Command, options: &str, theirs: &str, ours: Ours, times: usize) {
     let place = Place::shared();
-    let witness = built().join(format!("witness{}", place.path.replace('/', "-")));
+    let witness = built().join(format!("witness{}", place.prefix.replace('/', "-")));
     let _ = fs::remove_file(&witness);
     let (locks, bare) = (place.with(options).connect().await, place.bare().await);
     let more = [witness.display().to_string(), times.to_string()];

@@ -1,9 +1,13 @@
 //! Logins and rights, with and without TLS; and secrets, which stay secret.
 
-use test_servers::{Server, Zookeeper};
+use test_servers::Zookeeper;
 use tidelock::Error;
 
-use crate::support::{LONG, NAME, Place, got, is_one_sentence, shared, until_waiting, waiter, within};
+use crate::support::{
+    LONG, NAME, Place, hand_over, held_and_waited_for,
+    login::{self, CANARY, refused},
+    nobody, pass_on, shared,
+};
 
 trials! {
     whoever_has_another_login_is_denied_with_one_sentence,
@@ -14,26 +18,14 @@ trials! {
     nobody_at_the_address_is_said_at_once,
 }
 
-/// What a password looks like that must not be seen anywhere.
-const CANARY: &str = "canary81c2";
-
+/// Why a client gets no lock: a login is not looked at before.
 async fn refusal(place: &Place) -> Error {
-    let refused = async {
-        match place.try_connect().await {
-            Ok(locks) => locks.mutex(NAME).ttl(LONG).lock().await.map(drop),
-            Err(error) => Err(error),
-        }
-    };
-    let error = within("the attempt ends", refused).await.expect_err("it is refused");
-    is_one_sentence(&error);
-    assert!(!error.to_string().contains(CANARY), "{error}");
-    error
+    refused(async { place.try_connect().await?.mutex(NAME).ttl(LONG).lock().await.map(drop) }).await
 }
 
 async fn whoever_has_another_login_is_denied_with_one_sentence() {
     let place = Place::shared();
-    let right = place.logged_in("ann", "right");
-    right.connect().await.mutex(NAME).ttl(LONG).lock().await.unwrap().release().await.unwrap();
+    place.logged_in("ann", "right").serves().await;
     for wrong in [place.logged_in("ann", CANARY), place.logged_in("bob", CANARY), place.clone()] {
         let error = refusal(&wrong).await;
         assert!(error.is_denied() && error.to_string().contains("may not"), "{error}");
@@ -43,37 +35,22 @@ async fn whoever_has_another_login_is_denied_with_one_sentence() {
 
 async fn nodes_that_were_made_with_a_login_are_for_that_login() {
     let place = Place::shared();
-    let (ann, again) =
-        (place.logged_in("ann", "right").connect().await, place.logged_in("ann", "right").connect().await);
-    let guard = ann.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&again, NAME, LONG);
-    until_waiting(&ann, NAME, 1).await;
-    let node = format!(
-        "{}/{}",
-        place.node(NAME),
-        place.logged_in("ann", "right").bare().await.children(&place.node(NAME)).await.unwrap()[0]
-    );
+    let ann = place.logged_in("ann", "right");
+    let (guard, waiting) = held_and_waited_for(&ann.connect().await, &ann.connect().await, NAME).await;
+    let node = format!("{}/{}", place.node(NAME), ann.nodes(NAME).await[0]);
     assert!(place.bare().await.delete(&node).await.is_err(), "anybody may delete it");
-    guard.release().await.unwrap();
-    got(waiting).await.release().await.unwrap();
+    pass_on(guard, vec![waiting]).await;
     // Others may be let in by name.
-    let open = Place::shared().with("acl=open").logged_in("ann", "right");
-    open.connect().await.mutex(NAME).ttl(LONG).lock().await.unwrap().release().await.unwrap();
-    let (scheme, hosts) =
-        shared().url().split_once("://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let stranger = open.through(&format!("{scheme}://{hosts}"));
-    stranger.connect().await.mutex(NAME).ttl(LONG).lock().await.unwrap().release().await.unwrap();
+    let open = Place::shared().with("acl=open");
+    open.logged_in("ann", "right").serves().await;
+    open.through(shared().url()).serves().await;
 }
 
 async fn sasl_lets_in_whoever_knows_the_password() {
     let server = Zookeeper::new().sasl("ann", "right").start().unwrap();
     let place = Place::on(server.url()).with("auth=sasl");
-    let right = place.logged_in("ann", "right").connect().await;
-    let guard = right.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&place.logged_in("ann", "right").connect().await, NAME, LONG);
-    until_waiting(&right, NAME, 1).await;
-    guard.release().await.unwrap();
-    got(waiting).await.release().await.unwrap();
+    let right = place.logged_in("ann", "right");
+    hand_over(&right.connect().await, &right.connect().await).await;
     for wrong in [place.logged_in("ann", CANARY), place.logged_in("bob", CANARY)] {
         let error = refusal(&wrong).await;
         assert!(error.is_denied() && error.to_string().contains("login failed"), "{error}");
@@ -83,41 +60,21 @@ async fn sasl_lets_in_whoever_knows_the_password() {
     assert!(error.is_denied(), "{error}");
 }
 
-fn file(server: &Server, name: &str) -> String {
-    server.folder().join(name).display().to_string()
-}
-
 async fn tls_with_the_right_authority_gets_locks() {
     let server = Zookeeper::new().tls().start().unwrap();
-    let place = Place::on(server.url());
-    let trusting = place.with(&format!("ca={}", file(&server, "ca.crt")));
-    let (locks, other) = (trusting.connect().await, trusting.connect().await);
-    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
-    let waiting = waiter(&other, NAME, LONG);
-    until_waiting(&locks, NAME, 1).await;
-    guard.release().await.unwrap();
-    got(waiting).await.release().await.unwrap();
-    let foreign = place.with(&format!("ca={}", file(&server, "foreign-ca.crt")));
-    for untrusting in [foreign, place.clone()] {
-        let error = refusal(&untrusting).await;
-        assert!(error.is_denied() && error.to_string().contains("certificate"), "{error}");
-    }
-    let plain = refusal(&place.through(&server.url().replace("zookeepers", "zookeeper"))).await;
+    login::serves_who_trusts_it(&server).await;
+    login::is_refused_by_who_trusts_another(&server, Error::is_denied).await;
+    let plain = refusal(&Place::on(&server.url().replace("zookeepers", "zookeeper"))).await;
     assert!(plain.is_unavailable(), "{plain}");
 }
 
 async fn tls_with_a_client_certificate_gets_locks() {
     let server = Zookeeper::new().tls_client_auth().start().unwrap();
-    let place = Place::on(server.url()).with(&format!("ca={}", file(&server, "ca.crt")));
-    let known =
-        place.with(&format!("cert={}&key={}", file(&server, "client.crt"), file(&server, "client.key")));
-    known.connect().await.mutex(NAME).ttl(LONG).lock().await.unwrap().release().await.unwrap();
-    let error = refusal(&place).await;
+    let error = login::serves_who_has_a_certificate(&server).await;
     assert!(error.is_unavailable(), "{error}");
 }
 
 async fn nobody_at_the_address_is_said_at_once() {
-    let nobody = test_servers::ports::free().unwrap().addr();
-    let error = refusal(&Place::on(&format!("zookeeper://ann:{CANARY}@{nobody}"))).await;
+    let error = refusal(&Place::on(&format!("zookeeper://ann:{CANARY}@{}", nobody()))).await;
     assert!(error.is_unavailable() && error.to_string().contains("start the server"), "{error}");
 }

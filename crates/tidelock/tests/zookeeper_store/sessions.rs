@@ -23,7 +23,7 @@ trials! {
 
 /// The path of the first node in line.
 async fn first_node(place: &Place, name: &str) -> String {
-    let mut nodes = place.bare().await.children(&place.node(name)).await.unwrap();
+    let mut nodes = place.nodes(name).await;
     nodes.sort_by_key(|node| node.rsplit('-').next().unwrap().to_owned());
     format!("{}/{}", place.node(name), nodes[0])
 }
@@ -93,7 +93,7 @@ async fn a_node_of_a_waiter_that_is_deleted_by_hand_delays_nobody() {
     until_waiting(&locks, NAME, 1).await;
     let second = waiter(&two, NAME, LONG);
     until_waiting(&locks, NAME, 2).await;
-    let mut nodes = place.bare().await.children(&place.node(NAME)).await.unwrap();
+    let mut nodes = place.nodes(NAME).await;
     nodes.sort_by_key(|node| node.rsplit('-').next().unwrap().to_owned());
     place.bare().await.delete(&format!("{}/{}", place.node(NAME), nodes[1])).await.unwrap();
     // It takes a new place, at the end.

@@ -1,13 +1,12 @@
-//! What worker processes do on Redis.
+//! What worker processes do.
 
 use std::time::Duration;
 
 use tidelock::{Locks, clock::Clock};
 
-pub(crate) use crate::process::Worker;
-use crate::{
-    process::{Job, say},
-    support::NAME,
+use super::{
+    NAME,
+    worker::{Job, say},
 };
 
 /// Does a worker's job, if this process is one.

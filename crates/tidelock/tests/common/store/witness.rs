@@ -11,7 +11,7 @@ use std::{
 use tidelock::{Guard, Holding, Locks, Token};
 use tokio::task::JoinHandle;
 
-use crate::support::{LONG, Place, eventually, within};
+use super::{LONG, Place, eventually, within};
 
 /// What was seen of one lock.
 #[derive(Debug, Default)]

@@ -1,0 +1,88 @@
+//! Servers that do not let a client in, or should be refused; and secrets, which stay secret.
+
+use std::fmt::Debug;
+
+use test_servers::Server;
+use tidelock::{Error, Locks};
+
+use super::{NAME, Place, hand_over, is_one_sentence, within};
+
+/// What a password looks like that must not be seen anywhere.
+pub(crate) const CANARY: &str = "canary81c2";
+
+/// Why an attempt failed, in one sentence.
+pub(crate) async fn refused<T: Debug>(attempt: impl Future<Output = Result<T, Error>> + Send) -> Error {
+    let error = within("the attempt ends", attempt).await.expect_err("it is refused");
+    is_one_sentence(&error);
+    assert!(!error.to_string().contains(CANARY), "{error}");
+    error
+}
+
+/// Why a client cannot connect.
+pub(crate) async fn refusal(place: &Place) -> Error {
+    refused(place.try_connect()).await
+}
+
+/// Whoever has the login of the server's URL gets locks, and each of the wrong ones hears how to mend it.
+pub(crate) async fn lets_in_nobody_else(server: &Server, wrong: &[(&str, &str)]) {
+    let place = Place::on(server.url());
+    place.serves().await;
+    for (user, password) in wrong {
+        let error = refusal(&place.through(&server.url_as(user, password))).await;
+        assert!(error.is_denied(), "{error}");
+        assert!(error.to_string().contains("mend user and password in the URL"), "{error}");
+    }
+}
+
+/// The password of a server is shown neither by what is printed about its client nor by any error, of these URLs
+/// neither. The server is killed meanwhile.
+pub(crate) async fn never_shows(server: &Server, config: impl Debug, urls: &[String]) {
+    let mut seen = vec![format!("{config:?}")];
+    let locks = Place::on(server.url()).connect().await;
+    let guard = locks.mutex(NAME).lock().await.unwrap();
+    seen.push(format!("{locks:?} {guard:?} {:?} {:?}", locks.concerns(), locks.look(&[]).await.unwrap()));
+    guard.release().await.unwrap();
+    server.kill().unwrap();
+    let error = within("it is said", locks.mutex(NAME).lock()).await.unwrap_err();
+    seen.push(format!("{error} {error:?} {locks:?}"));
+    for url in urls {
+        let error = refused(Locks::connect(url)).await;
+        seen.push(format!("{error} {error:?}"));
+    }
+    for text in seen {
+        assert!(!text.contains(CANARY), "{text}");
+    }
+}
+
+/// The locks of a server with TLS, for clients that trust its authority.
+pub(crate) fn trusting(server: &Server) -> Place {
+    let ca = server.certificates().unwrap().ca();
+    Place::on(server.url()).with(&format!("ca={}", ca.display()))
+}
+
+/// Who trusts the authority of the server gets locks.
+pub(crate) async fn serves_who_trusts_it(server: &Server) {
+    let place = trusting(server);
+    hand_over(&place.connect().await, &place.connect().await).await;
+}
+
+/// Who does not trust the authority of the server refuses it, with an error of this kind.
+pub(crate) async fn is_refused_by_who_trusts_another(server: &Server, kind: fn(&Error) -> bool) {
+    let place = Place::on(server.url());
+    let foreign = server.certificates().unwrap().foreign_ca();
+    // Those that the machine trusts do not include it either.
+    for untrusting in [place.with(&format!("ca={}", foreign.display())), place] {
+        let error = refusal(&untrusting).await;
+        assert!(kind(&error) && error.to_string().contains("certificate"), "{error}");
+    }
+}
+
+/// A server that asks for a certificate serves those who have one. Says what others hear.
+pub(crate) async fn serves_who_has_a_certificate(server: &Server) -> Error {
+    let (place, files) = (trusting(server), server.certificates().unwrap());
+    let cert = format!("cert={}", files.client_cert().display());
+    place.with(&format!("{cert}&key={}", files.client_key().display())).serves().await;
+    let error = refusal(&place.with(&cert)).await;
+    assert!(error.is_invalid_url() && error.to_string().contains("cert and key"), "{error}");
+    refusal(&place).await
+}

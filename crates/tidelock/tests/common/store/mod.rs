@@ -1,0 +1,63 @@
+//! What the trials of all stores with servers share. It is the module `support` of a store's test file, which says in
+//! a constant [`STORE`](crate::STORE) what is special about the store and lists its trials:
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | `harness` | how trials are listed and run |
+//! | `place` | where the locks of a trial are: a server, and a prefix that no other trial uses |
+//! | `conditions` | waiting for something to be so |
+//! | `witness` | sees every grant of a lock, and counts those that overlap |
+//! | `worker`, `jobs` | processes that hold locks |
+//! | `network`, `processes`, `login` | trials that are the same for many stores, and the parts of those that differ |
+#![allow(dead_code, unused_imports, reason = "each store uses its own part")]
+
+#[macro_use]
+pub(crate) mod harness;
+pub(crate) mod conditions;
+pub(crate) mod jobs;
+pub(crate) mod login;
+pub(crate) mod network;
+pub(crate) mod place;
+pub(crate) mod processes;
+#[path = "../shared.rs"]
+pub(crate) mod shared;
+pub(crate) mod witness;
+#[path = "../worker.rs"]
+pub(crate) mod worker;
+
+use std::time::Duration;
+
+use test_servers::Server;
+
+pub(crate) use self::{
+    conditions::{
+        Waiter, eventually, got, hand_over, held_and_waited_for, is_one_sentence, nobody, pass_on, report,
+        until, until_idle, until_waiting, waiter, within,
+    },
+    place::{Place, shared},
+};
+
+/// What is special about a store.
+pub(crate) struct Store {
+    /// Starts the server of all trials that do not break it.
+    pub(crate) start: fn() -> Server,
+    /// The prefix of a trial, by its number.
+    pub(crate) prefix: fn(usize) -> String,
+    /// The URL of a prefix on servers.
+    pub(crate) url: fn(&str, &str) -> String,
+    /// A lease that does not end during a trial.
+    pub(crate) long: Duration,
+    /// A lease that ends during a trial, and is long enough to be renewed on a busy machine.
+    pub(crate) short: Duration,
+    /// A trial that takes longer hangs. Generous: the machine may be busy with other tests.
+    pub(crate) watchdog: Duration,
+}
+
+/// A lease that does not end during a trial.
+pub(crate) const LONG: Duration = crate::STORE.long;
+/// A lease that ends during a trial, and is long enough to be renewed on a busy machine.
+pub(crate) const SHORT: Duration = crate::STORE.short;
+/// A lease that is renewed several times during a trial, and outlives a renewal that fails.
+pub(crate) const RENEWED: Duration = Duration::from_secs(9);
+/// The lock of a trial that needs only one.
+pub(crate) const NAME: &str = "the lock";
