@@ -134,10 +134,11 @@ async fn a_holder_with_the_minority_loses_its_lock_before_the_majority_grants_it
 async fn a_holder_with_the_majority_keeps_its_lock_when_a_minority_is_cut_off() {
     let divided = Divided::start();
     let (cut_off, other) = (divided.cut_off.connect().await, divided.rest.connect().await);
-    let guard = other.mutex(NAME).ttl(2 * SHORT).lock().await.unwrap();
+    // Two members on a busy machine may elect a leader more than once.
+    let guard = other.mutex(NAME).ttl(4 * SHORT).lock().await.unwrap();
     divided.divide();
     // Through several leases.
-    for _ in 0..5 {
+    for _ in 0..8 {
         tokio::time::sleep(SHORT).await;
         assert!(guard.is_held());
         let tried = cut_off.mutex(NAME).ttl(SHORT).try_lock().await;
