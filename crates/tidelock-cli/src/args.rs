@@ -32,6 +32,7 @@ pub(crate) enum Verb {
     Doctor(Doctor),
     Stores(Stores),
     Schema(Schema),
+    Demo(Demo),
     Completions(Completions),
     Man(Man),
 }
@@ -274,6 +275,68 @@ pub(crate) struct Schema {
     /// The store whose schema to print
     #[arg(long, value_name = "STORE", required = true)]
     pub(crate) print: String,
+}
+
+/// Watch what locks are for
+#[derive(Debug, Group)]
+#[command(after_help = "Example:\n  tidelock demo flash-sale")]
+pub(crate) struct Demo {
+    /// Which.
+    #[command(subcommand)]
+    pub(crate) demo: Demos,
+}
+
+/// The demonstrations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Demos {
+    FlashSale(FlashSale),
+    #[command(hide = true)]
+    Buyers(Buyers),
+}
+
+/// Sell little stock to many buyers, four ways: without a lock, under one lock, from one counter, from segments
+///
+/// Buyers come from several processes, all at once. Without a lock they sell what is not there. One lock is
+/// right and slow, because everybody waits for everybody. One atomic counter is right and fast. The counter
+/// cut into segments goes on being fast on several servers.
+///
+/// Prints a table, and draws a chart into a file. Exits with 1 if a way that promises not to has oversold.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock demo flash-sale
+  tidelock demo flash-sale --buyers 1000000 --stock 100000 --out sale.svg
+  tidelock demo flash-sale --url redis://127.0.0.1
+  tidelock demo flash-sale --url redis://one --url redis://two --json   segments on two servers")]
+pub(crate) struct FlashSale {
+    /// How many want one
+    #[arg(long, value_name = "N", default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) buyers: u32,
+    /// How many there are
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) stock: u32,
+    /// How many processes the buyers come from
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) processes: u32,
+    /// Into how many segments the stock is cut
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(crate) segments: u32,
+    /// Where to draw the chart
+    #[arg(long, value_name = "FILE", default_value = "flash-sale.svg")]
+    pub(crate) out: PathBuf,
+    /// Print a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The store, as a URL; several for segments on several servers. Default: TIDELOCK_URL, else files in a
+    /// temporary directory
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Vec<String>,
+}
+
+/// One process of buyers.
+#[derive(Debug, Group)]
+pub(crate) struct Buyers {
+    /// What to do, as JSON; the URLs come from the environment, because they may hold a password.
+    pub(crate) work: String,
 }
 
 /// Print a script that completes this command line in a shell

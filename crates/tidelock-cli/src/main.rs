@@ -60,6 +60,7 @@ fn run(args: Args) -> Result<Exit, Trouble> {
             Verb::Doctor(args) => commands::doctor::run(&args).await,
             Verb::Stores(args) => commands::stores::run(&args).await,
             Verb::Schema(args) => commands::schema::run(&args),
+            Verb::Demo(args) => commands::demo::run(args.demo).await,
             Verb::Completions(args) => commands::completions::run(&args),
             Verb::Man(args) => commands::man::run(&args),
         }

@@ -42,6 +42,11 @@ impl Store {
         }
     }
 
+    /// The URL, which may hold a password.
+    pub(crate) fn url(&self) -> &str {
+        &self.0
+    }
+
     /// Where its data is, if that is a directory which the URL does not name.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         (self.0 == DEFAULT_URL).then(|| FileConfig::of_user().directory().to_owned())

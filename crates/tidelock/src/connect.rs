@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::{
     backend::{Backend, ClientId},
-    backends::memory::{MemoryBackend, MemoryStore},
+    backends::memory::{MemoryBackend, MemoryStock, MemoryStore},
     clock::Clock,
     error::{Error, Result},
+    stock::StockStore,
 };
 
 /// The schemes that this build knows.
@@ -46,6 +47,15 @@ pub(crate) const SCHEMES: &[&str] = &[
     "zks",
 ];
 
+/// The schemes of stores that keep stock.
+const STOCK_SCHEMES: &[&str] = &[
+    #[cfg(all(unix, feature = "file"))]
+    "file",
+    "memory",
+    #[cfg(feature = "redis")]
+    "redis",
+];
+
 /// Connects the store of a URL on behalf of a client.
 pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
     // A path is a store in files, taken as it is.
@@ -77,6 +87,54 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
             SCHEMES.join(", ")
         ))),
     }
+}
+
+/// Connects the store of a URL to keep stock in.
+pub(crate) async fn stock(url: &str) -> Result<Arc<dyn StockStore>> {
+    if url.starts_with(['/', '.']) {
+        return file_stock(url, true);
+    }
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "file" => file_stock(rest, false),
+        "memory" => {
+            check_memory(rest)?;
+            Ok(if rest.is_empty() { Arc::new(MemoryStock::new()) } else { MemoryStock::shared(rest) })
+        }
+        #[cfg(feature = "redis")]
+        "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+        | "rediss+cluster" => {
+            use crate::backends::redis::{RedisConfig, RedisStock};
+
+            let store = RedisStock::connect(RedisConfig::from_url(url)?).await;
+            Ok(Arc::new(store.map_err(|failure| Error::failure("redis", None, &failure))?))
+        }
+        other if SCHEMES.contains(&other) => Err(Error::invalid_url(format!(
+            "{other} keeps locks and no stock: use {} for stock",
+            STOCK_SCHEMES.join(", ")
+        ))),
+        other => Err(Error::invalid_url(format!(
+            "this build of tidelock keeps no stock at the URL scheme {:?} (it does at: {}): mend the URL or enable the crate's feature for that store",
+            other.chars().take(32).collect::<String>(),
+            STOCK_SCHEMES.join(", ")
+        ))),
+    }
+}
+
+#[cfg(all(unix, feature = "file"))]
+fn file_stock(place: &str, is_path: bool) -> Result<Arc<dyn StockStore>> {
+    use crate::backends::file::{FileConfig, FileStock};
+
+    let config = if is_path { FileConfig::new(place) } else { FileConfig::from_url(place)? };
+    let store = FileStock::open(&config);
+    Ok(Arc::new(store.map_err(|failure| Error::failure("file", None, &failure))?))
+}
+
+#[cfg(not(all(unix, feature = "file")))]
+fn file_stock(_: &str, _: bool) -> Result<Arc<dyn StockStore>> {
+    Err(Error::invalid_url(
+        "this build of tidelock has no store in files: enable the crate's feature \"file\" (on Unix), or use another store",
+    ))
 }
 
 /// The store in files: `place` is a path as it is, or what follows `file:`.
@@ -129,11 +187,16 @@ async fn zookeeper(url: &str) -> Result<Arc<dyn Backend>> {
 }
 
 fn memory(rest: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    check_memory(rest)?;
+    let store = if rest.is_empty() { MemoryStore::new(Clock::machine()) } else { MemoryStore::shared(rest) };
+    Ok(Arc::new(MemoryBackend::connect(store, client)))
+}
+
+fn check_memory(rest: &str) -> Result<()> {
     if rest.contains(['/', '?', '@']) {
         return Err(Error::invalid_url(
             "the store in memory has no address or options: write memory: or memory:NAME",
         ));
     }
-    let store = if rest.is_empty() { MemoryStore::new(Clock::machine()) } else { MemoryStore::shared(rest) };
-    Ok(Arc::new(MemoryBackend::connect(store, client)))
+    Ok(())
 }

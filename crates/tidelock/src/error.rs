@@ -44,7 +44,7 @@ pub enum ErrorKind {
     InvalidOption,
     /// The URL names no store that this build knows.
     InvalidUrl,
-    /// The client was shut down.
+    /// The client was shut down, or the sale of a stock is over.
     Closed,
     /// The blocking interface was called from an async task.
     WouldBlock,
@@ -186,6 +186,28 @@ impl Error {
             _ => "",
         };
         Self::new(kind, name, format!("{store} {what}{wanted}: {}{now}", failure.reason))
+    }
+
+    /// A store of stock failed.
+    pub(crate) fn stock(store: &str, item: &Name, failure: &Failure) -> Self {
+        let (kind, what, now) = match failure.kind {
+            FailureKind::Unreachable => (ErrorKind::Unavailable, "is not reachable", ""),
+            FailureKind::Unknown => (
+                ErrorKind::Unavailable,
+                "did not answer",
+                "; ask again with the same order: it is taken once",
+            ),
+            FailureKind::Denied => (ErrorKind::Denied, "refused", ""),
+        };
+        Self::new(kind, None, format!("{store} {what} for stock {item:?}: {}{now}", failure.reason))
+    }
+
+    pub(crate) fn stock_closed(item: &Name) -> Self {
+        Self::new(
+            ErrorKind::Closed,
+            None,
+            format!("the sale of stock {item:?} is over: nothing can be added or changed any more"),
+        )
     }
 
     pub(crate) fn capacity(store: &str, name: &Name, asked: Share, agreed: Capacity) -> Self {

@@ -16,6 +16,8 @@
 //! [`Mutex`], [`RwLock`] and [`Semaphore`] are one thing underneath: a named line with a capacity.
 //! [`Multi`] takes several names without deadlock. [`blocking`] is the same without async.
 //!
+//! [`stock`] sells what there is little of to very many buyers.
+//!
 //! Who writes a backend reads [`backend`] and [`line`](mod@line).
 
 pub mod backend;
@@ -41,6 +43,7 @@ mod owner;
 mod rw_lock;
 mod semaphore;
 mod shards;
+pub mod stock;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod ticket;
@@ -71,6 +74,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../../../README.zh-CN.md")]
     struct ReadmeInChinese;
+    #[doc = include_str!("../../../docs/flash-sale.md")]
+    struct FlashSale;
     #[doc = include_str!("../../../docs/backends/memory.md")]
     struct Memory;
     #[cfg(all(unix, feature = "file"))]

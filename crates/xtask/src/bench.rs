@@ -14,6 +14,7 @@ mod peers;
 mod redis;
 mod redlock;
 mod report;
+mod stock;
 mod zookeeper;
 
 use std::{fs, thread, time::Duration};
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// Only this store: memory, file, redis, redlock, etcd, zookeeper
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
-    /// Only this scenario of a server's store: pair, distinct, crowd, processes, held
+    /// Only this scenario of a server's store: pair, distinct, crowd, processes, held; of redis also flash-sale
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Other lock libraries on the same servers as well; each needs its own tools
@@ -131,6 +132,9 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     let of = Wanted { scenario: args.scenario.as_deref(), peers: args.peers };
     if wanted("redis") {
         rows.extend(redis::rows(effort, &progress, of)?);
+        if of.scenario("flash-sale") {
+            rows.extend(stock::rows(effort, &progress)?);
+        }
     }
     if wanted("redlock") {
         rows.extend(redlock::rows(effort, &progress, of)?);

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod r#break;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod ls;
 pub(crate) mod man;

@@ -8,6 +8,7 @@
 //! | [`history`] | what happened, and a checker of what may happen |
 //! | [`order`] | who overtakes whom in a store's line |
 //! | [`simulation`] | the engine on the faulty store, replayable by one number |
+//! | [`stock`] | the same for stores of stock: shared cases, comparison with their model |
 
 pub mod cases;
 pub mod compare;
@@ -16,4 +17,5 @@ pub mod history;
 pub mod order;
 pub mod rng;
 pub mod simulation;
+pub mod stock;
 pub mod suite;

@@ -24,7 +24,8 @@ mod fault;
 mod follow;
 mod session;
 mod shard;
+mod stock;
 mod store;
 mod wake;
 
-pub use self::{backend::FileBackend, config::FileConfig};
+pub use self::{backend::FileBackend, config::FileConfig, stock::FileStock};

@@ -6,6 +6,7 @@
 //! shared by all of this process that name it.
 
 mod backend;
+mod stock;
 mod store;
 
-pub use self::{backend::MemoryBackend, store::MemoryStore};
+pub use self::{backend::MemoryBackend, stock::MemoryStock, store::MemoryStore};

@@ -30,18 +30,26 @@ impl Space {
     /// The key of a lock. The name is a hash tag, so that all keys of a lock are in one slot; what
     /// would end the tag is encoded.
     pub(super) fn key(&self, name: &Name) -> String {
-        let text = name.as_str();
-        let mut key = String::with_capacity(self.prefix.len() + text.len() + 2);
+        let mut key = String::with_capacity(self.prefix.len() + name.as_str().len() + 2);
         key.push_str(&self.prefix);
         key.push('{');
-        for c in text.chars() {
-            match c {
-                '{' => key.push_str("%7B"),
-                '}' => key.push_str("%7D"),
-                '%' => key.push_str("%25"),
-                c => key.push(c),
-            }
-        }
+        push_encoded(&mut key, name);
+        key.push('}');
+        key
+    }
+
+    /// The key of a segment: a slot for each.
+    pub(super) fn segment(&self, item: &Name, number: u32) -> String {
+        let mut key = format!("{}stock:{{{number}/", self.prefix);
+        push_encoded(&mut key, item);
+        key.push('}');
+        key
+    }
+
+    /// The key of the plan of an item.
+    pub(super) fn plan(&self, item: &Name) -> String {
+        let mut key = format!("{}plan:{{", self.prefix);
+        push_encoded(&mut key, item);
         key.push('}');
         key
     }
@@ -67,6 +75,18 @@ impl Space {
     /// The channel on which a client hears of its claims.
     pub(super) fn inbox(&self, client: ClientId, shard: &str) -> String {
         format!("{}in:{:016x}{shard}", self.prefix, client.get())
+    }
+}
+
+/// A name as part of a hash tag: what would end the tag is encoded.
+fn push_encoded(key: &mut String, name: &Name) {
+    for c in name.as_str().chars() {
+        match c {
+            '{' => key.push_str("%7B"),
+            '}' => key.push_str("%7D"),
+            '%' => key.push_str("%25"),
+            c => key.push(c),
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `sentinel` | the master that Sentinels name |
 //! | `cluster` | the members that slots are spread over |
 //! | `store` | the verbs |
+//! | `stock` | segments of stock: the steps |
 //! | `transactions` | the verbs where scripts are forbidden |
 //! | `voter` | one server of several that vote: what `redlock` asks |
 //! | `backend` | the waist |
@@ -30,11 +31,12 @@ mod pool;
 mod scripts;
 mod sentinel;
 mod servers;
+mod stock;
 mod store;
 mod transactions;
 mod voter;
 
-pub use self::{backend::RedisBackend, config::RedisConfig};
+pub use self::{backend::RedisBackend, config::RedisConfig, stock::RedisStock};
 pub(super) use self::{
     store::MIN_TTL,
     voter::{Ear, Voter},

@@ -15,6 +15,10 @@ const QUEUE: &str = include_str!("scripts/queue.lua");
 const MARK: &str = "--@line\n";
 const QUEUE_MARK: &str = "--@queue\n";
 
+/// What the scripts of stock share, and where it goes.
+const STOCK: &str = include_str!("scripts/stock.lua");
+const STOCK_MARK: &str = "--@stock\n";
+
 /// A verb's script.
 #[derive(Debug)]
 pub(super) struct Verb {
@@ -40,8 +44,32 @@ verb!(RENEW, "renew");
 verb!(LEAVE, "leave");
 verb!(LOOK, "look");
 verb!(RAISE, "raise");
+verb!(STOCK_TAKE, "stock_take");
+verb!(STOCK_END, "stock_end");
+verb!(STOCK_LEND, "stock_lend");
+verb!(STOCK_BRING, "stock_bring");
+verb!(STOCK_SETTLE, "stock_settle");
+verb!(STOCK_LOOK, "stock_look");
+verb!(STOCK_FILL, "stock_fill");
+verb!(STOCK_CLOSE, "stock_close");
+verb!(STOCK_PLAN, "stock_plan");
 
-static VERBS: [&Verb; 5] = [&ENTER, &RENEW, &LEAVE, &LOOK, &RAISE];
+static VERBS: [&Verb; 14] = [
+    &ENTER,
+    &RENEW,
+    &LEAVE,
+    &LOOK,
+    &RAISE,
+    &STOCK_TAKE,
+    &STOCK_END,
+    &STOCK_LEND,
+    &STOCK_BRING,
+    &STOCK_SETTLE,
+    &STOCK_LOOK,
+    &STOCK_FILL,
+    &STOCK_CLOSE,
+    &STOCK_PLAN,
+];
 
 /// Changes with every change of the rules, so that clients of several versions do not call each
 /// other's functions.
@@ -77,7 +105,7 @@ fn text(body: &str) -> String {
 fn with_rules(body: &str) -> String {
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };
-    let first = first.replace(QUEUE_MARK, QUEUE);
+    let first = first.replace(QUEUE_MARK, QUEUE).replace(STOCK_MARK, STOCK);
     format!("local REMEMBER = {}\n{first}{line}{rest}", REMEMBER.as_millis())
 }
 

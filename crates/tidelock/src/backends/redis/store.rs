@@ -262,7 +262,7 @@ impl RedisStore {
     }
 
     /// Calls a verb on the server that has a key.
-    async fn ask(
+    pub(super) async fn ask(
         &self,
         verb: &'static Verb,
         key: &str,
@@ -279,7 +279,7 @@ impl RedisStore {
     }
 
     /// Where replicas have to confirm what is written: the connection on which it will be.
-    async fn connection_to(&self, key: &str) -> Option<(Arc<Link>, u64)> {
+    pub(super) async fn connection_to(&self, key: &str) -> Option<(Arc<Link>, u64)> {
         if self.config.replicas == 0 {
             return None;
         }
@@ -294,7 +294,7 @@ impl RedisStore {
 
     /// Waits until as many replicas as the URL asks for have what was just written.
     /// Another connection than the one it was written on would know of nothing to wait for.
-    async fn confirmed_by_replicas(
+    pub(super) async fn confirmed_by_replicas(
         &self,
         key: &str,
         before: Option<(Arc<Link>, u64)>,
@@ -341,7 +341,7 @@ pub(super) fn grouped<K: Ord>(count: usize, key: impl Fn(usize) -> K) -> Vec<Vec
 }
 
 /// The beginning of a call: how the verb is named.
-fn name_of(verb: &'static Verb, form: Form<'_>) -> Cmd {
+pub(super) fn name_of(verb: &'static Verb, form: Form<'_>) -> Cmd {
     let mut command = Cmd::with_capacity(12, 256);
     if form.functions {
         command.arg("FCALL").arg(verb.function());

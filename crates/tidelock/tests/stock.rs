@@ -1,0 +1,196 @@
+//! The shared cases of stock and the comparison with its model, on every store of one list.
+//!
+//! - `TIDELOCK_TEST_BACKEND=memory` runs one store only.
+//! - `TIDELOCK_COMPARE_SEEDS=1000` compares with that many seeds.
+//! - `TIDELOCK_FAULT_RUNS=100` plays that many sales in which buyers and servers are killed.
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
+
+#[path = "stock/buyer.rs"]
+mod buyer;
+#[cfg(feature = "redis")]
+#[path = "stock/faults.rs"]
+mod faults;
+#[path = "common/worker.rs"]
+mod process;
+
+#[cfg(feature = "redis")]
+use std::sync::{Mutex, PoisonError};
+use std::{
+    pin::Pin,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+#[cfg(feature = "redis")]
+use test_servers::{Cluster, Redis, Server};
+use tidelock::{
+    stock::Stocks,
+    testing::stock::{self, Case, Stand, World},
+};
+use tokio::runtime::Builder;
+
+/// A trial that takes longer hangs.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+const SEEDS: u64 = 16;
+const STEPS: u32 = 400;
+
+/// The stores: a name, and how to get the URLs of one that this trial has for itself.
+type Open = fn(usize) -> Vec<String>;
+const STANDS: &[(&str, Open)] = &[
+    ("memory", |number| vec![format!("memory:trial-{number}")]),
+    ("memory_several", |number| (0..3).map(|place| format!("memory:trial-{number}-{place}")).collect()),
+    #[cfg(all(unix, feature = "file"))]
+    ("file", |number| vec![FOLDER.path(number)]),
+    #[cfg(feature = "redis")]
+    ("redis", |number| vec![format!("{}?prefix=trial-{number}:", one_url())]),
+    #[cfg(feature = "redis")]
+    ("redis_scripts", |number| vec![format!("{}?prefix=trial-{number}:&scripting=scripts", one_url())]),
+    #[cfg(feature = "redis")]
+    ("redis_cluster", |number| vec![format!("{}?prefix=trial-{number}:", cluster_url())]),
+    #[cfg(feature = "redis")]
+    ("redis_several", |number| {
+        several_urls().iter().map(|url| format!("{url}?prefix=trial-{number}:")).collect()
+    }),
+];
+
+/// A folder for all trials, removed at the end.
+#[cfg(all(unix, feature = "file"))]
+static FOLDER: Folder = Folder;
+
+#[cfg(all(unix, feature = "file"))]
+struct Folder;
+
+#[cfg(all(unix, feature = "file"))]
+impl Folder {
+    fn path(&self, number: usize) -> String {
+        let folder = std::env::temp_dir().join(format!("tl-stock-{}", std::process::id()));
+        format!("file:{}/{number}", folder.display())
+    }
+
+    fn remove(&self) {
+        // Not there if no trial used it.
+        let _ =
+            std::fs::remove_dir_all(std::env::temp_dir().join(format!("tl-stock-{}", std::process::id())));
+    }
+}
+
+/// What was started. Stopped at the end of the run.
+#[cfg(feature = "redis")]
+#[derive(Debug, Default)]
+struct Started {
+    one: Option<Server>,
+    cluster: Option<Cluster>,
+    several: Vec<Server>,
+}
+
+#[cfg(feature = "redis")]
+static STARTED: Mutex<Started> = Mutex::new(Started { one: None, cluster: None, several: Vec::new() });
+
+#[cfg(feature = "redis")]
+fn one_url() -> String {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.one.get_or_insert_with(|| Redis::new().start().expect("a server")).url().to_owned()
+}
+
+#[cfg(feature = "redis")]
+fn cluster_url() -> String {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    started.cluster.get_or_insert_with(|| Redis::new().start_cluster().expect("a cluster")).url().to_owned()
+}
+
+#[cfg(feature = "redis")]
+fn several_urls() -> Vec<String> {
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    while started.several.len() < 3 {
+        started.several.push(Redis::new().start().expect("a server"));
+    }
+    started.several.iter().map(|server| server.url().to_owned()).collect()
+}
+
+/// A store that this trial has for itself.
+#[derive(Debug)]
+struct Place {
+    urls: Vec<String>,
+    /// One client stays: a store in memory lives as long as somebody uses it.
+    _first: Stocks,
+}
+
+impl Place {
+    async fn open(open: Open) -> Arc<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let urls = open(NEXT.fetch_add(1, Ordering::Relaxed));
+        let _first = Stocks::connect_all(&urls).await.expect("stores that answer");
+        Arc::new(Self { urls, _first })
+    }
+}
+
+impl Stand for Place {
+    fn connect(&self) -> Pin<Box<dyn Future<Output = Stocks> + Send>> {
+        let urls = self.urls.clone();
+        Box::pin(async move { Stocks::connect_all(&urls).await.expect("stores that answer") })
+    }
+}
+
+fn main() -> ExitCode {
+    if buyer::run_if_asked() {
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(4);
+    let conclusion = libtest_mimic::run(&arguments, trials());
+    #[cfg(feature = "redis")]
+    {
+        *STARTED.lock().unwrap_or_else(PoisonError::into_inner) = Started::default();
+    }
+    #[cfg(all(unix, feature = "file"))]
+    FOLDER.remove();
+    conclusion.exit_code()
+}
+
+fn trials() -> Vec<Trial> {
+    let wanted = std::env::var("TIDELOCK_TEST_BACKEND").ok();
+    let seeds = std::env::var("TIDELOCK_COMPARE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    let mut trials = Vec::new();
+    for (name, open) in
+        STANDS.iter().filter(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name))
+    {
+        trials.extend(stock::all().into_iter().map(|case| case_trial(name, *open, case)));
+        trials.extend((0..seeds.unwrap_or(SEEDS)).map(|seed| compare_trial(name, *open, seed)));
+    }
+    #[cfg(feature = "redis")]
+    if wanted.as_deref().is_none_or(|wanted| wanted.starts_with("redis")) {
+        trials.extend(faults::trials());
+    }
+    trials
+}
+
+fn case_trial(stand: &str, open: Open, case: Case) -> Trial {
+    Trial::test(format!("{stand}::{}", case.name), move || {
+        run(async move { (case.run)(World::new(Place::open(open).await, case.name)).await })
+    })
+}
+
+fn compare_trial(stand: &str, open: Open, seed: u64) -> Trial {
+    Trial::test(format!("{stand}::compare::seed_{seed}"), move || {
+        run(async move {
+            let stocks = Place::open(open).await.connect().await;
+            let compared = stock::compare::run(&stocks.stores()[0], "compare", seed, STEPS).await;
+            compared.unwrap_or_else(|difference| panic!("{difference}"));
+        })
+    })
+}
+
+/// Runs a trial; one that hangs fails.
+fn run(trial: impl Future<Output = ()> + Send + 'static) -> Result<(), Failed> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let trial = tokio::time::timeout(WATCHDOG, trial);
+        trial.await.map_err(|_| Failed::from(format!("it hangs: no end after {WATCHDOG:?}")))
+    })
+}
