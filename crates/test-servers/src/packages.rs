@@ -16,9 +16,13 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("etcd-server", &["etcd"]),
     ("etcd-client", &["etcdctl"]),
     ("zookeeper", &["java", ZOOKEEPER_ENVIRONMENT]),
-    ("postgresql", &["initdb", "postgres", "pg_isready", "psql"]),
+    ("postgresql", &POSTGRES),
+    ("pgbouncer", &["pgbouncer"]),
     ("mariadb-server", &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"]),
 ];
+
+/// The programs of PostgreSQL that are used.
+const POSTGRES: [&str; 5] = ["initdb", "postgres", "pg_basebackup", "pg_isready", "psql"];
 
 /// Where the package of ZooKeeper says what the class path of the server is.
 pub(crate) const ZOOKEEPER_ENVIRONMENT: &str = "/etc/zookeeper/conf/environment";
@@ -47,8 +51,7 @@ pub fn missing() -> Vec<&'static str> {
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // The programs of PostgreSQL must be of one version, and those in /usr/bin are slow wrappers.
-    let package =
-        ["initdb", "postgres", "pg_isready", "psql"].contains(&program).then(postgres_folder).flatten();
+    let package = POSTGRES.contains(&program).then(postgres_folder).flatten();
     package
         .into_iter()
         .chain(std::env::split_paths(&path))

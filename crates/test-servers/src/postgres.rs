@@ -1,18 +1,21 @@
 //! PostgreSQL.
 
-use std::fs;
-use std::os::unix::fs::chown;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use crate::folder::Folder;
 use crate::process::{Call, succeeded};
 use crate::server::Plan;
-use crate::{Error, Server, packages, ports};
+use crate::{Certificates, Error, Server, packages, ports};
 
 /// How a PostgreSQL server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Postgres {
     durable: bool,
+    tls: bool,
+    password: Option<String>,
+    settings: Vec<String>,
 }
 
 impl Postgres {
@@ -29,6 +32,27 @@ impl Postgres {
         self
     }
 
+    /// Lets clients speak TLS, with a certificate of [`Server::certificates`].
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Lets nobody in without a password; this is the one of the user `postgres`.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Sets something as in `postgresql.conf`: `name=value`.
+    #[must_use]
+    pub fn setting(mut self, setting: &str) -> Self {
+        self.settings.push(setting.to_owned());
+        self
+    }
+
     /// Starts a server with a new, empty database.
     ///
     /// # Errors
@@ -36,45 +60,69 @@ impl Postgres {
     /// When PostgreSQL is not installed or does not start.
     pub fn start(&self) -> Result<Server, Error> {
         ports::retry(|| {
-            let server = self.launch()?;
+            let server = self.launch(None)?;
             server.wait_ready()?;
             Ok(server)
         })
     }
 
-    fn launch(&self) -> Result<Server, Error> {
+    /// Starts a standby of a server: it follows all that is written there, until somebody asks it
+    /// `SELECT pg_promote()`.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not let itself be copied, or its standby does not start.
+    pub fn start_standby(&self, of: &Server) -> Result<Server, Error> {
+        ports::retry(|| {
+            let server = self.launch(Some(of))?;
+            server.wait_ready()?;
+            Ok(server)
+        })
+    }
+
+    fn launch(&self, primary: Option<&Server>) -> Result<Server, Error> {
         let folder = Folder::new("postgres")?;
         let data = folder.data();
-        // The server refuses to run as root; its package made a user for it.
-        let root = rustix::process::geteuid().is_root();
-        let user = root.then_some("postgres");
-        if let Some(name) = user {
-            let (uid, gid) = account(name)?;
+        let account = server_account()?;
+        let user = account.map(|_| SERVER_USER);
+        if let Some((uid, gid)) = account {
             chown(&data, Some(uid), Some(gid)).map_err(Error::context("cannot chown"))?;
         }
-        Call::new(packages::require("initdb")?)
-            .args(["--username=postgres", "--auth=trust", "--encoding=UTF8"])
-            // Nothing here survives the machine, so nothing is worth a wait for the disk.
-            .args(["--no-locale", "--no-sync", "--pgdata"])
-            .arg(&data)
-            .user(user)
-            .run(&data)?;
+        match primary {
+            None => self.make(&folder, user)?,
+            Some(primary) => copy(primary, &data, user)?,
+        }
+        if self.tls {
+            let certificates = Certificates::write(folder.path())?;
+            // The server insists that nobody else can read its key.
+            let key = certificates.server_key();
+            if let Some((uid, gid)) = account {
+                chown(&key, Some(uid), Some(gid)).map_err(Error::context("cannot chown"))?;
+            }
+            fs::set_permissions(&key, Permissions::from_mode(0o600))
+                .map_err(Error::context("cannot chmod"))?;
+        }
 
         let port = ports::free()?;
         let addr = port.addr();
         let (host, number) = (addr.ip().to_string(), addr.port().to_string());
         let isready = Call::new(packages::require("pg_isready")?)
             .args(["-h", &host, "-p", &number, "-d", "postgres", "-t", "2"]);
+        let login = self.password.as_ref().map_or(String::new(), |password| format!(":{password}"));
+        let mut client = Call::new(packages::require("psql")?)
+            .args(["-h", &host, "-p", &number, "-U", "postgres"])
+            // Print values only, read no settings of the person, and fail on the first error.
+            .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]);
+        if let Some(password) = &self.password {
+            client = client.env("PGPASSWORD", password);
+        }
         Server::launch(Plan {
             store: "postgres",
             addr,
-            url: format!("postgres://postgres@{addr}/postgres"),
+            url: format!("postgres://postgres{login}@{addr}/postgres"),
             unix_socket: None,
-            run: self.call(&data, &host, &number)?.user(user),
-            client: Call::new(packages::require("psql")?)
-                .args(["-h", &host, "-p", &number, "-U", "postgres"])
-                // Print values only, read no settings of the person, and fail on the first error.
-                .args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "postgres"]),
+            run: self.call(&folder, &host, &number)?.user(user),
+            client,
             probe: Box::new(move || ready(&isready)),
             redis: None,
             folder,
@@ -82,10 +130,27 @@ impl Postgres {
         })
     }
 
-    fn call(&self, data: &Path, host: &str, port: &str) -> Result<Call, Error> {
+    /// A new, empty database.
+    fn make(&self, folder: &Folder, user: Option<&'static str>) -> Result<(), Error> {
+        let data = folder.data();
+        let auth = if self.password.is_some() { "--auth=scram-sha-256" } else { "--auth=trust" };
+        let mut initdb = Call::new(packages::require("initdb")?)
+            .args(["--username=postgres", auth, "--encoding=UTF8"])
+            // Nothing here survives the machine, so nothing is worth a wait for the disk.
+            .args(["--no-locale", "--no-sync", "--pgdata"])
+            .arg(&data);
+        if let Some(password) = &self.password {
+            let file = folder.path().join("password");
+            fs::write(&file, password).map_err(Error::context("no password file"))?;
+            initdb = initdb.arg(format!("--pwfile={}", file.display()));
+        }
+        initdb.user(user).run(&data)
+    }
+
+    fn call(&self, folder: &Folder, host: &str, port: &str) -> Result<Call, Error> {
         let mut run = Call::new(packages::require("postgres")?)
             .arg("-D")
-            .arg(data)
+            .arg(folder.data())
             .args(["-h", host, "-p", port])
             .args(["-c", "unix_socket_directories=", "-c", "max_connections=200"])
             // In the data folder, which is removed, rather than in /dev/shm, which is not.
@@ -94,11 +159,41 @@ impl Postgres {
             // A commit still reaches the kernel before it is answered.
             run = run.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
         }
+        if let Some(files) = Certificates::at(folder.path()) {
+            run = run
+                .args(["-c", "ssl=on", "-c"])
+                .arg(format!("ssl_cert_file={}", files.server_cert(false).display()))
+                .arg("-c")
+                .arg(format!("ssl_key_file={}", files.server_key().display()));
+        }
+        for setting in &self.settings {
+            run = run.arg("-c").arg(setting);
+        }
         Ok(run)
     }
 }
 
-fn ready(isready: &Call) -> Result<(), Error> {
+/// As whom the server runs when root starts it, which it refuses; its package made this user.
+pub(crate) const SERVER_USER: &str = "postgres";
+
+/// The numbers of that user and its group, where they are needed.
+pub(crate) fn server_account() -> Result<Option<(u32, u32)>, Error> {
+    if rustix::process::geteuid().is_root() { account(SERVER_USER).map(Some) } else { Ok(None) }
+}
+
+/// Copies a server that runs, and writes down that the copy is its standby.
+fn copy(primary: &Server, data: &Path, user: Option<&'static str>) -> Result<(), Error> {
+    fs::set_permissions(data, Permissions::from_mode(0o700)).map_err(Error::context("cannot chmod"))?;
+    let (host, port) = (primary.addr().ip().to_string(), primary.addr().port().to_string());
+    Call::new(packages::require("pg_basebackup")?)
+        .args(["-h", &host, "-p", &port, "-U", "postgres", "--no-sync", "--checkpoint=fast"])
+        .args(["--wal-method=stream", "--write-recovery-conf", "--pgdata"])
+        .arg(data)
+        .user(user)
+        .run(data)
+}
+
+pub(crate) fn ready(isready: &Call) -> Result<(), Error> {
     let output = isready.command().output().map_err(Error::context("pg_isready cannot run"))?;
     succeeded("pg_isready", output).map(|_| ())
 }

@@ -267,10 +267,12 @@ pub(crate) struct Stores {
 ///
 /// Most stores need nothing: tidelock sets up what it uses. On a Redis server whose users may not
 /// run scripts an administrator loads functions once, and clients say so with
-/// ?scripting=functions in the URL.
+/// ?scripting=functions in the URL. In a PostgreSQL database whose users may not create anything
+/// an administrator installs the tables and functions.
 #[derive(Debug, Group)]
-#[command(after_help = "Example:
-  tidelock schema --print redis | redis-cli -x FUNCTION LOAD REPLACE")]
+#[command(after_help = "Examples:
+  tidelock schema --print redis | redis-cli -x FUNCTION LOAD REPLACE
+  tidelock schema --print postgres | psql -1 app")]
 pub(crate) struct Schema {
     /// The store whose schema to print
     #[arg(long, value_name = "STORE", required = true)]

@@ -174,6 +174,9 @@ fn schema_prints_what_an_administrator_loads() {
     let printed = output(&["schema", "--print", "redis"]);
     assert_eq!(printed.status.code(), Some(0));
     assert!(stdout(&printed).starts_with("#!lua name=tidelock_"), "{}", stdout(&printed));
+    let printed = output(&["schema", "--print", "postgres"]);
+    assert_eq!(printed.status.code(), Some(0));
+    assert!(stdout(&printed).contains("CREATE SCHEMA IF NOT EXISTS tidelock;"), "{}", stdout(&printed));
     for (args, says) in [
         (&["schema", "--print", "file"][..], "\"file\" needs no schema"),
         (&["schema", "--print", "oracle"], "no store \"oracle\""),

@@ -37,6 +37,10 @@ pub(crate) const SCHEMES: &[&str] = &[
     "etcd",
     #[cfg(feature = "etcd")]
     "etcds",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "postgres")]
+    "postgresql",
     #[cfg(feature = "zookeeper")]
     "zookeeper",
     #[cfg(feature = "zookeeper")]
@@ -52,6 +56,8 @@ const STOCK_SCHEMES: &[&str] = &[
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
+    #[cfg(feature = "postgres")]
+    "postgres",
     #[cfg(feature = "redis")]
     "redis",
 ];
@@ -74,6 +80,8 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         "etcd" | "etcds" => etcd(url, client).await,
         "file" => file(rest, false, client),
         "memory" => memory(rest, client),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => postgres(url, client).await,
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
         | "rediss+cluster" => redis(url, client).await,
@@ -100,6 +108,13 @@ pub(crate) async fn stock(url: &str) -> Result<Arc<dyn StockStore>> {
         "memory" => {
             check_memory(rest)?;
             Ok(if rest.is_empty() { Arc::new(MemoryStock::new()) } else { MemoryStock::shared(rest) })
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            use crate::backends::postgres::{PostgresConfig, PostgresStock};
+
+            let store = PostgresStock::connect(PostgresConfig::from_url(url)?).await;
+            Ok(Arc::new(store.map_err(|failure| Error::failure("postgres", None, &failure))?))
         }
         #[cfg(feature = "redis")]
         "redis" | "rediss" | "redis+unix" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
@@ -160,6 +175,14 @@ async fn etcd(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
 
     let backend = EtcdBackend::connect(EtcdConfig::from_url(url)?, client).await;
     Ok(Arc::new(backend.map_err(|failure| Error::failure("etcd", None, &failure))?))
+}
+
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::postgres::{PostgresBackend, PostgresConfig};
+
+    let backend = PostgresBackend::connect(PostgresConfig::from_url(url)?, client).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("postgres", None, &failure))?))
 }
 
 #[cfg(feature = "redis")]

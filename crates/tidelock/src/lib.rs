@@ -32,6 +32,7 @@ pub mod defect;
 mod engine;
 mod error;
 mod events;
+pub mod fence;
 mod guard;
 mod handle;
 pub mod line;
@@ -47,6 +48,8 @@ pub mod stock;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod ticket;
+#[cfg(any(feature = "postgres", feature = "zookeeper"))]
+mod tls;
 mod token;
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores with servers have all of it"))]
 mod url;
@@ -78,12 +81,17 @@ mod documents {
     struct FlashSale;
     #[doc = include_str!("../../../docs/backends/memory.md")]
     struct Memory;
+    #[doc = include_str!("../../../docs/fencing.md")]
+    struct Fencing;
     #[cfg(all(unix, feature = "file"))]
     #[doc = include_str!("../../../docs/backends/file.md")]
     struct File;
     #[cfg(feature = "etcd")]
     #[doc = include_str!("../../../docs/backends/etcd.md")]
     struct Etcd;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../../docs/backends/postgres.md")]
+    struct Postgres;
     #[cfg(feature = "redis")]
     #[doc = include_str!("../../../docs/backends/redis.md")]
     struct Redis;

@@ -14,16 +14,19 @@ mod etcd;
 #[cfg(all(unix, feature = "file"))]
 #[path = "conformance/files.rs"]
 mod files;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres.rs"]
+mod postgres;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis;
 #[cfg(feature = "redis")]
 #[path = "conformance/redlock.rs"]
 mod redlock;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 #[path = "conformance/served.rs"]
 mod served;
-#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 #[path = "common/shared.rs"]
 mod shared;
 #[cfg(feature = "zookeeper")]
@@ -60,7 +63,7 @@ const STEPS: u32 = 300;
 
 /// The ttl of leases that are waited for on the machine's clock: a machine that stalls for half a
 /// second, and server and clients with it, must not end a lease that is renewed.
-#[cfg(any(all(unix, feature = "file"), feature = "redis", feature = "zookeeper"))]
+#[cfg(any(all(unix, feature = "file"), feature = "postgres", feature = "redis", feature = "zookeeper"))]
 const SHORT_TTL: Duration = Duration::from_secs(2);
 
 /// A thread of this name is expected to panic.
@@ -92,6 +95,12 @@ const STANDS: &[Stand] = &[
     Stand { name: "etcd", runtime: real, open: etcd::one, seeds: 4 },
     #[cfg(feature = "etcd")]
     Stand { name: "etcd_cluster", runtime: real, open: etcd::cluster, seeds: 2 },
+    #[cfg(feature = "postgres")]
+    Stand { name: "postgres", runtime: real, open: postgres::one, seeds: 4 },
+    #[cfg(feature = "postgres")]
+    Stand { name: "postgres_pooled", runtime: real, open: postgres::pooled, seeds: 4 },
+    #[cfg(feature = "postgres")]
+    Stand { name: "postgres_advisory", runtime: real, open: postgres::advisory, seeds: 4 },
     #[cfg(feature = "redis")]
     Stand { name: "redis", runtime: real, open: redis::one, seeds: 4 },
     #[cfg(feature = "redis")]
@@ -118,7 +127,13 @@ fn paused() -> Runtime {
 }
 
 /// A runtime for stores that others change too, on the machine's clock.
-#[cfg(any(all(unix, feature = "file"), feature = "etcd", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    all(unix, feature = "file"),
+    feature = "etcd",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 fn real() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -178,6 +193,8 @@ fn main() -> ExitCode {
             let conclusion = libtest_mimic::run(&arguments, trials);
             #[cfg(feature = "etcd")]
             etcd::stop();
+            #[cfg(feature = "postgres")]
+            postgres::stop();
             #[cfg(feature = "redis")]
             {
                 redis::stop();

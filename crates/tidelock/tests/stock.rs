@@ -12,9 +12,10 @@ mod buyer;
 mod faults;
 #[path = "common/worker.rs"]
 mod process;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+#[path = "common/shared.rs"]
+mod shared;
 
-#[cfg(feature = "redis")]
-use std::sync::{Mutex, PoisonError};
 use std::{
     pin::Pin,
     process::ExitCode,
@@ -26,13 +27,20 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
+#[cfg(feature = "postgres")]
+use test_servers::Postgres;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use test_servers::Server;
 #[cfg(feature = "redis")]
-use test_servers::{Cluster, Redis, Server};
+use test_servers::{Cluster, Redis};
 use tidelock::{
     stock::Stocks,
     testing::stock::{self, Case, Stand, World},
 };
 use tokio::runtime::Builder;
+
+#[cfg(any(feature = "redis", feature = "postgres"))]
+use self::shared::Shared;
 
 /// A trial that takes longer hangs.
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -57,6 +65,8 @@ const STANDS: &[(&str, Open)] = &[
     ("redis_several", |number| {
         several_urls().iter().map(|url| format!("{url}?prefix=trial-{number}:")).collect()
     }),
+    #[cfg(feature = "postgres")]
+    ("postgres", |number| vec![format!("{}?prefix=trial-{number}/", postgres_url())]),
 ];
 
 /// A folder for all trials, removed at the end.
@@ -80,37 +90,46 @@ impl Folder {
     }
 }
 
-/// What was started. Stopped at the end of the run.
 #[cfg(feature = "redis")]
-#[derive(Debug, Default)]
-struct Started {
-    one: Option<Server>,
-    cluster: Option<Cluster>,
-    several: Vec<Server>,
-}
-
+static ONE: Shared<Server> = Shared::new();
 #[cfg(feature = "redis")]
-static STARTED: Mutex<Started> = Mutex::new(Started { one: None, cluster: None, several: Vec::new() });
+static CLUSTER: Shared<Cluster> = Shared::new();
+#[cfg(feature = "redis")]
+static SEVERAL: Shared<Vec<Server>> = Shared::new();
+#[cfg(feature = "postgres")]
+static POSTGRES: Shared<Server> = Shared::new();
 
 #[cfg(feature = "redis")]
 fn one_url() -> String {
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    started.one.get_or_insert_with(|| Redis::new().start().expect("a server")).url().to_owned()
+    ONE.get(|| Redis::new().start().expect("a server")).url().to_owned()
 }
 
 #[cfg(feature = "redis")]
 fn cluster_url() -> String {
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    started.cluster.get_or_insert_with(|| Redis::new().start_cluster().expect("a cluster")).url().to_owned()
+    CLUSTER.get(|| Redis::new().patient().start_cluster().expect("a cluster")).url().to_owned()
 }
 
 #[cfg(feature = "redis")]
 fn several_urls() -> Vec<String> {
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    while started.several.len() < 3 {
-        started.several.push(Redis::new().start().expect("a server"));
+    let servers = SEVERAL.get(|| (0..3).map(|_| Redis::new().start().expect("a server")).collect());
+    servers.iter().map(|server| server.url().to_owned()).collect()
+}
+
+#[cfg(feature = "postgres")]
+fn postgres_url() -> String {
+    POSTGRES.get(|| Postgres::new().start().expect("a server")).url().to_owned()
+}
+
+/// Stops whatever was started.
+fn stop() {
+    #[cfg(feature = "redis")]
+    {
+        ONE.stop();
+        CLUSTER.stop();
+        SEVERAL.stop();
     }
-    started.several.iter().map(|server| server.url().to_owned()).collect()
+    #[cfg(feature = "postgres")]
+    POSTGRES.stop();
 }
 
 /// A store that this trial has for itself.
@@ -144,10 +163,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(4);
     let conclusion = libtest_mimic::run(&arguments, trials());
-    #[cfg(feature = "redis")]
-    {
-        *STARTED.lock().unwrap_or_else(PoisonError::into_inner) = Started::default();
-    }
+    stop();
     #[cfg(all(unix, feature = "file"))]
     FOLDER.remove();
     conclusion.exit_code()

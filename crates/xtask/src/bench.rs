@@ -11,6 +11,7 @@ mod duel;
 mod etcd;
 mod files;
 mod peers;
+mod postgres;
 mod redis;
 mod redlock;
 mod report;
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
-    /// Only this store: memory, file, redis, redlock, etcd, zookeeper
+    /// Only this store: memory, file, redis, redlock, etcd, postgres, zookeeper
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
     /// Only this scenario of a server's store: pair, distinct, crowd, processes, held; of redis also flash-sale
@@ -142,11 +143,16 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     if wanted("etcd") {
         rows.extend(etcd::rows(effort, &progress, of)?);
     }
+    if wanted("postgres") {
+        rows.extend(postgres::rows(effort, &progress, of)?);
+    }
     if wanted("zookeeper") {
         rows.extend(zookeeper::rows(effort, &progress, of)?);
     }
     if rows.is_empty() {
-        return Err("no such store: there are memory, file, redis, redlock, etcd and zookeeper".to_owned());
+        return Err(
+            "no such store: there are memory, file, redis, redlock, etcd, postgres and zookeeper".to_owned()
+        );
     }
     drop(progress);
     if args.json {

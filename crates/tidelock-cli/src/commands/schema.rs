@@ -1,6 +1,9 @@
 //! `tidelock schema`: what an administrator has to load into a server.
 
-use tidelock::{Locks, backends::redis::RedisConfig};
+use tidelock::{
+    Locks,
+    backends::{postgres, redis::RedisConfig},
+};
 
 use crate::{
     args::Schema,
@@ -8,6 +11,9 @@ use crate::{
     exit::Exit,
     output::{self, Trouble},
 };
+
+/// Those that have one.
+const HAVE: &str = "postgres and redis have a schema";
 
 /// Prints the schema of a store, and nothing else: it is piped into the server's own client.
 pub(crate) fn run(args: &Schema) -> Result<Exit, Trouble> {
@@ -18,13 +24,15 @@ pub(crate) fn run(args: &Schema) -> Result<Exit, Trouble> {
 fn schema(store: &str) -> Result<String, Trouble> {
     // A URL names its store as well; the rest of it may be a password and is not shown.
     let store = stores::store_of(store.split(':').next().unwrap_or_default());
-    if store == "redis" {
-        return Ok(RedisConfig::function_library());
+    match store {
+        "postgres" => return Ok(postgres::schema()),
+        "redis" => return Ok(RedisConfig::function_library()),
+        _ => {}
     }
     let why = if Locks::schemes().contains(&store) {
-        format!("store {store:?} needs no schema: there is nothing to load; redis has one")
+        format!("store {store:?} needs no schema: there is nothing to load; {HAVE}")
     } else {
-        format!("there is no store {store:?}: tidelock stores lists those of this build; redis has a schema")
+        format!("there is no store {store:?}: tidelock stores lists those of this build; {HAVE}")
     };
     Err(Trouble::Usage(why))
 }
@@ -37,6 +45,13 @@ mod tests {
     fn redis_has_a_library_of_functions() {
         for store in ["redis", "redis://me:secret@host", "rediss+cluster"] {
             assert!(schema(store).unwrap().starts_with("#!lua name=tidelock_"), "{store}");
+        }
+    }
+
+    #[test]
+    fn postgres_has_tables_and_functions() {
+        for store in ["postgres", "postgresql://me:secret@host/app"] {
+            assert!(schema(store).unwrap().contains("CREATE SCHEMA IF NOT EXISTS tidelock;"), "{store}");
         }
     }
 

@@ -5,6 +5,8 @@ pub mod etcd;
 #[cfg(all(unix, feature = "file"))]
 pub mod file;
 pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]

@@ -61,6 +61,14 @@ pub(super) const ETCD: &[Peer] = &[
     },
 ];
 
+/// Of PostgreSQL.
+pub(super) const POSTGRES: &[Peer] = &[Peer {
+    name: "sqlx-advisory",
+    // A workspace of its own, and so a folder of its own, whatever the environment says.
+    make: &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "target"]],
+    run: &["target/release/sqlx-advisory"],
+}];
+
 /// Of ZooKeeper.
 pub(super) const ZOOKEEPER: &[Peer] = &[
     Peer {

@@ -2,12 +2,11 @@
 
 use std::{fmt, sync::Arc};
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-
 use super::{nodes::Dialect, wire::Acl};
 use crate::{
     error::{Error, Result},
-    url::{TlsFiles, Url},
+    tls,
+    url::Url,
 };
 
 const OPTIONS: &str = "auth, acl, dialect, ca, cert, key";
@@ -50,7 +49,7 @@ impl ZookeeperConfig {
         }
         let port = if secure { 2281 } else { 2181 };
         let hosts = url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect();
-        let tls = url.take_tls(secure, "zookeeper")?.map(tls).transpose()?;
+        let tls = url.take_tls(secure, "zookeeper")?.as_ref().map(tls::client_config).transpose()?;
         let login = login(&mut url)?;
         let acl = acl(url.take("acl").as_deref(), login.is_some())?;
         let dialect = match url.take("dialect").as_deref() {
@@ -150,38 +149,6 @@ fn entry(text: &str) -> Result<Acl> {
         return Err(bad());
     }
     Ok(Acl { permissions, scheme: scheme.to_owned(), id: id.to_owned() })
-}
-
-fn tls(files: TlsFiles) -> Result<Arc<rustls::ClientConfig>> {
-    let bad = |what: &str| {
-        Error::invalid_url(format!("the file of the URL's option {what} is not what it should be"))
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    match &files.ca {
-        Some(pem) => {
-            for certificate in CertificateDer::pem_slice_iter(pem) {
-                roots.add(certificate.map_err(|_| bad("ca"))?).map_err(|_| bad("ca"))?;
-            }
-        }
-        None => {
-            // What the system has and rustls cannot read is not trusted; that is all.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::invalid_url(format!("TLS cannot be set up: {error}")))?
-        .with_root_certificates(roots);
-    let config = match files.client {
-        None => builder.with_no_client_auth(),
-        Some((cert, key)) => {
-            let chain = CertificateDer::pem_slice_iter(&cert).collect::<Result<Vec<_>, _>>();
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| bad("key"))?;
-            builder.with_client_auth_cert(chain.map_err(|_| bad("cert"))?, key).map_err(|_| bad("cert"))?
-        }
-    };
-    Ok(Arc::new(config))
 }
 
 impl fmt::Debug for ZookeeperConfig {

@@ -1,0 +1,216 @@
+//! Arguments, answers and pushes.
+
+use std::{error::Error, time::Duration};
+
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::{
+    Row,
+    types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked},
+};
+
+use crate::{
+    backend::{
+        Capacity, Claim, ClaimId, ClaimView, ClientId, Entered, Failure, Grant, LockView, News, Place,
+        Refusal, Share, Standing, What,
+    },
+    name::Name,
+    owner::Owner,
+};
+
+/// A claim's id as the server has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Id(pub(super) ClaimId);
+
+impl ToSql for Id {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.put_u128(self.0.get());
+        Ok(IsNull::No)
+    }
+
+    accepts!(UUID);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Id {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(ClaimId::from_u128(u128::from_be_bytes(raw.try_into()?))))
+    }
+
+    accepts!(UUID);
+}
+
+/// The channel on which a client is told.
+pub(super) fn channel(client: ClientId) -> String {
+    format!("tidelock_{:016x}", client.get())
+}
+
+pub(super) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+fn number(value: i64) -> u32 {
+    u32::try_from(value.max(0)).unwrap_or(u32::MAX)
+}
+
+fn epoch(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+/// How much a claim asks for, as the server has it: which kind, so many of so many.
+pub(super) fn share(share: Share) -> (i16, i64, i64) {
+    match share {
+        Share::Exclusive => (0, 1, 0),
+        Share::Shared => (1, 1, 0),
+        Share::Permits { n, of } => (2, i64::from(n), i64::from(of)),
+    }
+}
+
+fn share_of(kind: i64, n: i64, of: i64) -> Share {
+    match kind {
+        0 => Share::Exclusive,
+        1 => Share::Shared,
+        _ => Share::Permits { n: number(n), of: number(of) },
+    }
+}
+
+fn unreadable(what: &str) -> Failure {
+    Failure::unknown(format!("the answer to {what} cannot be read: is the schema of another version?"))
+}
+
+fn place(ahead: i64, lapse_in: i64) -> Place {
+    Place { ahead: number(ahead), lapse_in: (lapse_in >= 0).then(|| duration(lapse_in)) }
+}
+
+/// The answer to `enter`.
+pub(super) fn entered(answer: &[i64]) -> Result<Entered, Failure> {
+    match *answer {
+        [1, at, ttl, waiting] => {
+            Ok(Entered::Held(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) }))
+        }
+        [2, ahead, lapse_in, _] => Ok(Entered::Waiting(place(ahead, lapse_in))),
+        [3] => Ok(Entered::Busy),
+        [4, -1] => Ok(Entered::Refused(Refusal::Capacity(Capacity::Unbounded))),
+        [4, of] => Ok(Entered::Refused(Refusal::Capacity(Capacity::Of(number(of))))),
+        [5, kind, n, of] => Ok(Entered::Refused(Refusal::Upgrade(share_of(kind, n, of)))),
+        [6, left] => Err(Failure::unreachable(format!(
+            "the server recovered from a crash or was promoted, and may have lost who holds what: it grants nothing for another {:.1?}",
+            duration(left)
+        ))),
+        _ => Err(unreadable("enter")),
+    }
+}
+
+/// The answer to `renew`.
+pub(super) fn standings(answer: &[i64], claims: usize) -> Result<Vec<Standing>, Failure> {
+    let (each, []) = answer.as_chunks::<4>() else { return Err(unreadable("renew")) };
+    if each.len() != claims {
+        return Err(unreadable("renew"));
+    }
+    let standing = |one: &[i64; 4]| match *one {
+        [1, at, ttl, waiting] => {
+            Ok(Standing::Held(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) }))
+        }
+        [2, ahead, lapse_in, _] => Ok(Standing::Waiting(place(ahead, lapse_in))),
+        [0, ..] => Ok(Standing::Gone),
+        _ => Err(unreadable("renew")),
+    };
+    each.iter().map(standing).collect()
+}
+
+/// What a client is told: a letter, an id, a name, and after a new line what there is to say.
+pub(super) fn news(text: &str, prefix: &str) -> Option<News> {
+    let (head, said) = text.split_once('\n')?;
+    let (what, id, name) = (head.get(..1)?, head.get(1..33)?, head.get(33..)?);
+    let id = ClaimId::from_u128(u128::from_str_radix(id, 16).ok()?);
+    let name = Name::new(name.strip_prefix(prefix)?).ok()?;
+    let what = match what {
+        "G" => {
+            let mut numbers = said.split(' ').map(str::parse::<i64>);
+            let mut next = || numbers.next()?.ok();
+            let (at, ttl, waiting) = (next()?, next()?, next()?);
+            What::Granted(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) })
+        }
+        "E" => What::Evicted(said.into()),
+        "A" => What::Ask,
+        _ => return None,
+    };
+    Some(News { name, id, what })
+}
+
+/// The rows of `look`: one for each claim, those of a name together and in order. Names with another prefix are not ours.
+pub(super) fn views(rows: &[Row], prefix: &str) -> Result<Vec<LockView>, Failure> {
+    let mut views: Vec<LockView> = Vec::new();
+    for row in rows {
+        let name = row.try_get::<_, &str>(0).map_err(|_| unreadable("look"))?;
+        let Some(name) = name.strip_prefix(prefix).and_then(|name| Name::new(name).ok()) else { continue };
+        let (last_epoch, claim) = view(row, &name).map_err(|_| unreadable("look"))?;
+        let Some((claim, capacity)) = claim else { continue };
+        if views.last().is_none_or(|view| view.name != name) {
+            views.push(LockView::new(name, None, epoch(last_epoch)));
+        }
+        let Some(view) = views.last_mut() else { continue };
+        view.capacity = view.capacity.or(capacity);
+        if claim.epoch.is_some() { view.holders.push(claim) } else { view.waiters.push(claim) }
+    }
+    Ok(views)
+}
+
+/// A claim and what it takes the capacity for; nothing if it lapsed.
+type Seen = Option<(ClaimView, Option<Capacity>)>;
+
+fn view(row: &Row, name: &Name) -> Result<(i64, Seen), tokio_postgres::Error> {
+    let (last_epoch, now): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+    let (since, lapses): (i64, i64) = (row.try_get(5)?, row.try_get(6)?);
+    let (hold, at, held_since): (i16, i64, i64) = (row.try_get(7)?, row.try_get(8)?, row.try_get(9)?);
+    let (kind, n, of): (i16, i64, i64) = (row.try_get(10)?, row.try_get(11)?, row.try_get(12)?);
+    let (owner, label): (Option<&str>, &str) = (row.try_get(14)?, row.try_get(15)?);
+    let claim = Claim {
+        id: row.try_get::<_, Id>(3)?.0,
+        name: name.clone(),
+        share: share_of(i64::from(kind), n, of),
+        owner: owner.and_then(|owner| Owner::new(owner).ok()),
+        ttl: duration(row.try_get(4)?),
+        label: label.into(),
+        detached: row.try_get(13)?,
+        writes: false,
+        auto_renew: true,
+    };
+    let from = if hold > 0 { held_since } else { since };
+    let seen = ClaimView::new(
+        &claim,
+        (hold > 0).then(|| epoch(at)),
+        duration(now.saturating_sub(from)),
+        duration(lapses.saturating_sub(now)),
+    );
+    Ok((last_epoch, (lapses > now).then(|| (seen, claim.share.capacity()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read() {
+        let id = ClaimId::from_u128(0x1234 << 64 | 7);
+        let told = news(&format!("G{id}x:orders/42\n17 30000000 2"), "x:").unwrap();
+        let grant = Grant { epoch: 17, ttl: Duration::from_secs(30), waiting: 2 };
+        assert_eq!((told.id, told.name.as_str(), told.what), (id, "orders/42", What::Granted(grant)));
+        let told = news(&format!("E{id}🔒\nby hand"), "").unwrap();
+        assert_eq!((told.name.as_str(), told.what), ("🔒", What::Evicted("by hand".into())));
+        assert_eq!(news(&format!("E{id}y:a\nby hand"), "x:"), None);
+        for nonsense in ["", "G", "G\n", "Gé\n1 2 3", &format!("G{id}a\n1 2"), &format!("X{id}a\n1 2 3")] {
+            assert_eq!(news(nonsense, ""), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn answers_that_cannot_be_read_are_unknown() {
+        assert!(entered(&[]).is_err() && entered(&[1, 2]).is_err() && entered(&[9]).is_err());
+        assert!(standings(&[1, 2, 3], 1).is_err() && standings(&[0, 0, 0, 0], 2).is_err());
+        assert_eq!(standings(&[0, 0, 0, 0], 1).unwrap(), [Standing::Gone]);
+    }
+}

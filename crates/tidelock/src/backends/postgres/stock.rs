@@ -1,0 +1,189 @@
+//! Stock in PostgreSQL: rows for plans, segments and orders, and one function for each step.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::mpsc::unbounded_channel;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{
+    PostgresConfig,
+    link::{Link, Verb},
+};
+use crate::{
+    backend::{Call, ClientId, Failure},
+    name::Name,
+    stock::{Answer, End, SegmentId, Step, StockStore, reply},
+};
+
+const PLAN: usize = 0;
+const REPLAN: usize = 1;
+const FILL: usize = 2;
+const TAKE: usize = 3;
+const END: usize = 4;
+const LEND: usize = 5;
+const BRING: usize = 6;
+const SETTLE: usize = 7;
+const LOOK: usize = 8;
+const CLOSE: usize = 9;
+
+/// By their numbers.
+static VERBS: [Verb; 10] = [
+    Verb { text: "SELECT version, plan FROM tidelock.stock_plan_of($1)", types: &[Type::TEXT] },
+    Verb {
+        text: "SELECT tidelock.stock_replan($1, $2, $3, $4)",
+        types: &[Type::TEXT, Type::INT8, Type::TEXT, Type::INT8],
+    },
+    Verb {
+        text: "SELECT tidelock.stock_fill($1, $2, $3, $4, $5)",
+        types: &[Type::TEXT, Type::INT4, Type::TEXT, Type::INT8, Type::INT8],
+    },
+    Verb {
+        text: "SELECT tidelock.stock_take($1, $2, $3, $4, $5, $6, $7, $8)",
+        types: &[
+            Type::TEXT,
+            Type::INT4,
+            Type::INT8,
+            Type::TEXT,
+            Type::INT8,
+            Type::INT8,
+            Type::TEXT,
+            Type::INT8,
+        ],
+    },
+    Verb {
+        text: "SELECT tidelock.stock_end($1, $2, $3, $4, $5)",
+        types: &[Type::TEXT, Type::INT4, Type::INT8, Type::TEXT, Type::TEXT],
+    },
+    Verb {
+        text: "SELECT tidelock.stock_lend($1, $2, $3, $4, $5)",
+        types: &[Type::TEXT, Type::INT4, Type::TEXT, Type::INT8, Type::INT4],
+    },
+    Verb {
+        text: "SELECT tidelock.stock_bring($1, $2, $3, $4)",
+        types: &[Type::TEXT, Type::INT4, Type::TEXT, Type::INT8],
+    },
+    Verb { text: "SELECT tidelock.stock_settle($1, $2, $3)", types: &[Type::TEXT, Type::INT4, Type::TEXT] },
+    Verb { text: "SELECT tidelock.stock_look($1, $2)", types: &[Type::TEXT, Type::INT4] },
+    Verb { text: "SELECT tidelock.stock_close($1, $2, $3)", types: &[Type::TEXT, Type::INT4, Type::INT8] },
+];
+
+/// A client of PostgreSQL that keeps stock there.
+#[derive(Debug)]
+pub struct PostgresStock {
+    link: Arc<Link>,
+}
+
+impl PostgresStock {
+    /// Connects a client, and makes the schema if it is not there. Must be called within a tokio runtime that has I/O
+    /// and time enabled.
+    ///
+    /// # Errors
+    /// [`Unreachable`](crate::backend::FailureKind::Unreachable) when no server answers that can be written to;
+    /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login.
+    pub async fn connect(config: PostgresConfig) -> Result<Self, Failure> {
+        // Stock hears nothing unasked.
+        let (tell, _) = unbounded_channel();
+        let link = Link::new(config, ClientId::random(), &VERBS, tell);
+        link.connection().await?;
+        Ok(Self { link })
+    }
+
+    /// What an item is called in the database.
+    fn key(&self, item: &Name) -> String {
+        [self.link.prefix(), item.as_str()].concat()
+    }
+}
+
+/// Runs one of the statements; its answer is numbers.
+async fn ask(link: &Arc<Link>, verb: usize, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<u64>, Failure> {
+    let rows = link.ask(verb, values).await?.rows;
+    let numbers: Option<Vec<i64>> = rows.first().and_then(|row| row.try_get(0).ok());
+    // Halves of ids may be what looks negative.
+    Ok(numbers.ok_or_else(unreadable)?.into_iter().map(i64::cast_unsigned).collect())
+}
+
+fn unreadable() -> Failure {
+    Failure::unknown("the answer cannot be read: is the schema of another version?")
+}
+
+impl StockStore for PostgresStock {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+        let (link, item) = (Arc::clone(&self.link), self.key(item));
+        Call::later(async move {
+            let rows = link.ask(PLAN, &[&item]).await?.rows;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let (version, text): (i64, String) = match (row.try_get(0), row.try_get(1)) {
+                (Ok(version), Ok(text)) => (version, text),
+                _ => return Err(unreadable()),
+            };
+            Ok(Some((version.cast_unsigned(), text)))
+        })
+    }
+
+    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+        let (link, item, text) = (Arc::clone(&self.link), self.key(item), text.to_owned());
+        Call::later(async move {
+            let keep = keep.map(micros);
+            Ok(ask(&link, REPLAN, &[&item, &number(version), &text, &keep]).await? == [5, 1])
+        })
+    }
+
+    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+        let (link, item) = (Arc::clone(&self.link), self.key(&segment.item));
+        let (place, step) = (segment.number.cast_signed(), step.clone());
+        Call::later(async move {
+            let answer = match step {
+                Step::Fill { sale, fence, n } => {
+                    let values: [&(dyn ToSql + Sync); 5] =
+                        [&item, &place, &format!("{sale:016x}"), &number(fence), &number(n)];
+                    ask(&link, FILL, &values).await?
+                }
+                Step::Take { fence, order, n, hold, brings } => {
+                    let (transfer, brought) = match brings {
+                        Some((transfer, n)) => (Some(transfer.to_string()), Some(number(n))),
+                        None => (None, None),
+                    };
+                    let (order, hold) = (&*order, hold.map(micros));
+                    let values: [&(dyn ToSql + Sync); 8] =
+                        [&item, &place, &number(fence), &order, &number(n), &hold, &transfer, &brought];
+                    ask(&link, TAKE, &values).await?
+                }
+                Step::End { fence, order, how } => {
+                    let how = match how {
+                        End::GiveBack => "g",
+                        End::Confirm => "c",
+                        End::Void => "v",
+                    };
+                    ask(&link, END, &[&item, &place, &number(fence), &&*order, &how]).await?
+                }
+                Step::Lend { transfer, n, to } => {
+                    let (transfer, to) = (transfer.to_string(), to.cast_signed());
+                    ask(&link, LEND, &[&item, &place, &transfer, &number(n), &to]).await?
+                }
+                Step::Bring { transfer, n } => {
+                    ask(&link, BRING, &[&item, &place, &transfer.to_string(), &number(n)]).await?
+                }
+                Step::Settle { transfer } => {
+                    ask(&link, SETTLE, &[&item, &place, &transfer.to_string()]).await?
+                }
+                Step::Look => ask(&link, LOOK, &[&item, &place]).await?,
+                Step::Close { keep } => ask(&link, CLOSE, &[&item, &place, &micros(keep)]).await?,
+            };
+            reply::read(&answer).ok_or_else(unreadable)
+        })
+    }
+}
+
+/// As the database has numbers. None of ours is larger.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Far from where a time and a number of microseconds overflow.
+fn micros(time: Duration) -> i64 {
+    number(crate::stock::micros(time)).min(i64::MAX / 4)
+}

@@ -1,0 +1,85 @@
+//! The store in PostgreSQL, with real servers, poolers, proxies and processes that break.
+//!
+//! | module | what happens |
+//! |---|---|
+//! | `crashes` | servers and single backends are killed, and take commits with them |
+//! | `standbys` | a primary dies, and a standby is promoted |
+//! | `network` | connections are cut, sessions ended, and answers lost after the commit |
+//! | `processes` | holders and waiters are killed, stopped, evicted, or very many |
+//! | `login` | servers that refuse, and servers that should be refused |
+//! | `rights` | roles with few rights, and schemas of other versions |
+//! | `pooler` | PgBouncer in transaction mode |
+//! | `advisory` | sessions end that have the locks, and others take the same locks by hand |
+//! | `resource` | tables that refuse stale tokens |
+//! | `figures` | how large the tables get; only when `TIDELOCK_GRANTS` is set |
+//!
+//! There are no limits on time but those after which something hangs.
+#![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
+
+#[macro_use]
+#[path = "common/store/mod.rs"]
+mod support;
+#[path = "postgres_store/advisory.rs"]
+mod advisory;
+#[path = "postgres_store/crashes.rs"]
+mod crashes;
+#[path = "postgres_store/figures.rs"]
+mod figures;
+#[path = "postgres_store/login.rs"]
+mod login;
+#[path = "postgres_store/network.rs"]
+mod network;
+#[path = "postgres_store/pooler.rs"]
+mod pooler;
+#[path = "postgres_store/processes.rs"]
+mod processes;
+#[path = "postgres_store/resource.rs"]
+mod resource;
+#[path = "postgres_store/rights.rs"]
+mod rights;
+#[path = "postgres_store/standbys.rs"]
+mod standbys;
+
+use std::{process::ExitCode, time::Duration};
+
+use support::{Store, harness};
+use test_servers::{Postgres, Server};
+
+const STORE: Store = Store {
+    start: || Postgres::new().start().unwrap(),
+    prefix: |number| format!("trial-{number}/"),
+    url: |servers, prefix| format!("{servers}?prefix={prefix}"),
+    long: Duration::from_secs(60),
+    short: Duration::from_secs(3),
+    watchdog: Duration::from_secs(240),
+};
+
+fn main() -> ExitCode {
+    // Those that take longest come first, so that nothing waits for them at the end.
+    let modules = [
+        crashes::trials(),
+        standbys::trials(),
+        processes::trials(),
+        network::trials(),
+        pooler::trials(),
+        advisory::trials(),
+        login::trials(),
+        rights::trials(),
+        resource::trials(),
+        figures::trials(),
+    ];
+    harness::run(modules, vec![])
+}
+
+/// Asks a server something, as its administrator.
+fn sql(server: &Server, text: &str) -> String {
+    server.ask(&["-c", text]).unwrap().trim().to_owned()
+}
+
+/// Ends the sessions of all clients, as an administrator does. Says how many.
+fn end_sessions(server: &Server) -> usize {
+    let text =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tidelock'";
+    sql(server, text).parse().unwrap()
+}
