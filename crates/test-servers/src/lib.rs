@@ -51,7 +51,7 @@ pub use cluster::Cluster;
 pub use deadline::wait_for;
 pub use error::Error;
 pub use etcd::{Divisible, Etcd};
-pub use mariadb::MariaDb;
+pub use mariadb::{MariaDb, MariaDbPair};
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use process::running_in;

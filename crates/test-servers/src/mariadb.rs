@@ -2,15 +2,25 @@
 
 use std::fs;
 
+use crate::deadline::START_LIMIT;
 use crate::folder::Folder;
 use crate::process::{Call, succeeded};
 use crate::server::Plan;
-use crate::{Error, Server, packages, ports};
+use crate::{Certificates, Error, Server, packages, ports, wait_for};
 
 /// How a MariaDB server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct MariaDb {
     durable: bool,
+    tls: bool,
+    options: Vec<String>,
+}
+
+/// A MariaDB server and another that has its data a moment later.
+#[derive(Debug)]
+pub struct MariaDbPair {
+    primary: Server,
+    replica: Server,
 }
 
 impl MariaDb {
@@ -27,6 +37,20 @@ impl MariaDb {
         self
     }
 
+    /// Speaks TLS with those who want it, with a certificate of [`Server::certificates`].
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
+    /// Starts the server with one more option of its own, such as `--max-connections=10`.
+    #[must_use]
+    pub fn option(mut self, option: &str) -> Self {
+        self.options.push(option.to_owned());
+        self
+    }
+
     /// Starts a server with an empty database `test`.
     ///
     /// # Errors
@@ -38,6 +62,46 @@ impl MariaDb {
             server.wait_ready()?;
             Ok(server)
         })
+    }
+
+    /// Starts a server and a replica of it. Where it is `synchronous`, a commit is answered after the replica has it.
+    ///
+    /// # Errors
+    ///
+    /// When MariaDB is not installed or does not start.
+    pub fn start_replicated(&self, synchronous: bool) -> Result<MariaDbPair, Error> {
+        let logged = self.clone().option("--log-bin=log").option("--sync-binlog=1");
+        let (mut first, mut second) =
+            (logged.clone().option("--server-id=1"), logged.option("--server-id=2"));
+        if synchronous {
+            first = first
+                .option("--rpl-semi-sync-master-enabled=1")
+                .option("--rpl-semi-sync-master-wait-point=AFTER_SYNC")
+                .option("--rpl-semi-sync-master-timeout=60000");
+            second = second.option("--rpl-semi-sync-slave-enabled=1");
+        }
+        let (primary, replica) = (first.start()?, second.start()?);
+        let follow = format!(
+            "CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={}, MASTER_USER='root', \
+             MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=slave_pos; START SLAVE; SET GLOBAL read_only=1",
+            primary.addr().port()
+        );
+        replica.ask(&["-e", &follow])?;
+        let pair = MariaDbPair { primary, replica };
+        wait_for("the replica follows", START_LIMIT, || {
+            let has_clients = || {
+                let said =
+                    pair.primary.ask(&["-e", "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_clients'"]);
+                said.is_ok_and(|said| said.trim().ends_with('1'))
+            };
+            let is_on = |server: &Server, what: &str| {
+                let said = server.ask(&["-e", &format!("SHOW GLOBAL STATUS LIKE '{what}'")]);
+                said.is_ok_and(|said| said.contains("ON"))
+            };
+            is_on(&pair.replica, "Slave_running")
+                && (!synchronous || is_on(&pair.primary, "Rpl_semi_sync_master_status") && has_clients())
+        })?;
+        Ok(pair)
     }
 
     fn launch(&self) -> Result<Server, Error> {
@@ -70,6 +134,13 @@ impl MariaDb {
             .args(["--connect-timeout=2", "ping"]);
         // A commit reaches the kernel before it is answered (2), or the disk (1).
         let flush = if self.durable { 1 } else { 2 };
+        let mut options = self.options.clone();
+        if self.tls {
+            let files = Certificates::write(folder.path())?;
+            options.push(format!("--ssl-ca={}", files.ca().display()));
+            options.push(format!("--ssl-cert={}", files.server_cert(false).display()));
+            options.push(format!("--ssl-key={}", files.server_key().display()));
+        }
         Server::launch(Plan {
             store: "mariadb",
             addr,
@@ -86,8 +157,9 @@ impl MariaDb {
                     format!("--innodb-flush-log-at-trx-commit={flush}"),
                     // Names would be looked up for every connection.
                     "--skip-name-resolve".to_owned(),
-                    "--max-connections=200".to_owned(),
-                ]),
+                    "--max-connections=500".to_owned(),
+                ])
+                .args(options),
             client: Call::new(packages::require("mariadb")?).args(login).args([
                 "--batch",
                 "--skip-column-names",
@@ -98,6 +170,34 @@ impl MariaDb {
             folder,
             ports: vec![port],
         })
+    }
+}
+
+impl MariaDbPair {
+    /// The server that takes writes in the beginning.
+    #[must_use]
+    pub fn primary(&self) -> &Server {
+        &self.primary
+    }
+
+    /// The server that follows it.
+    #[must_use]
+    pub fn replica(&self) -> &Server {
+        &self.replica
+    }
+
+    /// Lets the replica take writes, with all that it has heard of so far.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer, or has not done within a minute what it heard of.
+    pub fn promote(&self) -> Result<(), Error> {
+        self.replica.ask(&["-e", "STOP SLAVE IO_THREAD"])?;
+        wait_for("the replica has done what it heard of", START_LIMIT, || {
+            let state = self.replica.ask(&["-e", "SHOW SLAVE STATUS\\G"]).unwrap_or_default();
+            state.contains("Slave has read all relay log")
+        })?;
+        self.replica.ask(&["-e", "STOP SLAVE; RESET SLAVE ALL; SET GLOBAL read_only=0"]).map(drop)
     }
 }
 

@@ -15,6 +15,10 @@ pub(crate) const SCHEMES: &[&str] = &[
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
+    #[cfg(feature = "mysql")]
+    "mysql",
+    #[cfg(feature = "mysql")]
+    "mariadb",
     #[cfg(feature = "redis")]
     "redis",
     #[cfg(feature = "redis")]
@@ -56,6 +60,8 @@ const STOCK_SCHEMES: &[&str] = &[
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
+    #[cfg(feature = "mysql")]
+    "mysql",
     #[cfg(feature = "postgres")]
     "postgres",
     #[cfg(feature = "redis")]
@@ -80,6 +86,8 @@ pub(crate) async fn backend(url: &str, client: ClientId) -> Result<Arc<dyn Backe
         "etcd" | "etcds" => etcd(url, client).await,
         "file" => file(rest, false, client),
         "memory" => memory(rest, client),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => mysql(url, client).await,
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => postgres(url, client).await,
         #[cfg(feature = "redis")]
@@ -108,6 +116,13 @@ pub(crate) async fn stock(url: &str) -> Result<Arc<dyn StockStore>> {
         "memory" => {
             check_memory(rest)?;
             Ok(if rest.is_empty() { Arc::new(MemoryStock::new()) } else { MemoryStock::shared(rest) })
+        }
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => {
+            use crate::backends::mysql::{MysqlConfig, MysqlStock};
+
+            let store = MysqlStock::connect(MysqlConfig::from_url(url)?).await;
+            Ok(Arc::new(store.map_err(|failure| Error::failure("mysql", None, &failure))?))
         }
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => {
@@ -175,6 +190,14 @@ async fn etcd(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
 
     let backend = EtcdBackend::connect(EtcdConfig::from_url(url)?, client).await;
     Ok(Arc::new(backend.map_err(|failure| Error::failure("etcd", None, &failure))?))
+}
+
+#[cfg(feature = "mysql")]
+async fn mysql(url: &str, client: ClientId) -> Result<Arc<dyn Backend>> {
+    use crate::backends::mysql::{MysqlBackend, MysqlConfig};
+
+    let backend = MysqlBackend::connect(MysqlConfig::from_url(url)?, client).await;
+    Ok(Arc::new(backend.map_err(|failure| Error::failure("mysql", None, &failure))?))
 }
 
 #[cfg(feature = "postgres")]

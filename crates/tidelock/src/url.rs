@@ -60,6 +60,15 @@ impl Url {
         Some(self.options.remove(index).1)
     }
 
+    /// Calls an option by another name, unless there is one of that name.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        if self.options.iter().all(|(name, _)| name != to) {
+            let found = self.options.iter_mut().find(|(name, _)| name == from);
+            found.into_iter().for_each(|(name, _)| to.clone_into(name));
+        }
+    }
+
     /// Takes an option out and reads it.
     pub(crate) fn take_parsed<T: std::str::FromStr>(&mut self, name: &str, what: &str) -> Result<Option<T>> {
         let Some(text) = self.take(name) else { return Ok(None) };
@@ -69,13 +78,20 @@ impl Url {
         Ok(Some(parsed))
     }
 
-    /// Takes the options about TLS out and reads their files; nothing if there is no TLS.
-    pub(crate) fn take_tls(&mut self, secure: bool, plain: &str) -> Result<Option<TlsFiles>> {
+    /// Whether there are files for TLS among the options.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn has_tls_files(&self) -> bool {
+        self.options.iter().any(|(name, _)| matches!(&**name, "ca" | "cert" | "key"))
+    }
+
+    /// Takes the options about TLS out and reads their files; nothing if there is no TLS. `otherwise` says why there is
+    /// none and what to do about it.
+    pub(crate) fn take_tls(&mut self, secure: bool, otherwise: &str) -> Result<Option<TlsFiles>> {
         let mut file = |option: &str| -> Result<Option<Vec<u8>>> {
             let Some(path) = self.take(option) else { return Ok(None) };
             if !secure {
                 return Err(Error::invalid_url(format!(
-                    "the URL's option {option} is about TLS, and {plain}:// does not use it: write {plain}s://"
+                    "the URL's option {option} is about TLS, and {otherwise}"
                 )));
             }
             fs::read(&path).map(Some).map_err(|error| {

@@ -14,6 +14,9 @@ mod etcd;
 #[cfg(all(unix, feature = "file"))]
 #[path = "conformance/files.rs"]
 mod files;
+#[cfg(feature = "mysql")]
+#[path = "conformance/mysql.rs"]
+mod mysql;
 #[cfg(feature = "postgres")]
 #[path = "conformance/postgres.rs"]
 mod postgres;
@@ -63,7 +66,13 @@ const STEPS: u32 = 300;
 
 /// The ttl of leases that are waited for on the machine's clock: a machine that stalls for half a
 /// second, and server and clients with it, must not end a lease that is renewed.
-#[cfg(any(all(unix, feature = "file"), feature = "postgres", feature = "redis", feature = "zookeeper"))]
+#[cfg(any(
+    all(unix, feature = "file"),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper"
+))]
 const SHORT_TTL: Duration = Duration::from_secs(2);
 
 /// A thread of this name is expected to panic.
@@ -95,6 +104,8 @@ const STANDS: &[Stand] = &[
     Stand { name: "etcd", runtime: real, open: etcd::one, seeds: 4 },
     #[cfg(feature = "etcd")]
     Stand { name: "etcd_cluster", runtime: real, open: etcd::cluster, seeds: 2 },
+    #[cfg(feature = "mysql")]
+    Stand { name: "mysql", runtime: real, open: mysql::one, seeds: 4 },
     #[cfg(feature = "postgres")]
     Stand { name: "postgres", runtime: real, open: postgres::one, seeds: 4 },
     #[cfg(feature = "postgres")]
@@ -130,6 +141,7 @@ fn paused() -> Runtime {
 #[cfg(any(
     all(unix, feature = "file"),
     feature = "etcd",
+    feature = "mysql",
     feature = "postgres",
     feature = "redis",
     feature = "zookeeper"
@@ -193,6 +205,8 @@ fn main() -> ExitCode {
             let conclusion = libtest_mimic::run(&arguments, trials);
             #[cfg(feature = "etcd")]
             etcd::stop();
+            #[cfg(feature = "mysql")]
+            mysql::stop();
             #[cfg(feature = "postgres")]
             postgres::stop();
             #[cfg(feature = "redis")]

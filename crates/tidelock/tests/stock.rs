@@ -12,7 +12,7 @@ mod buyer;
 mod faults;
 #[path = "common/worker.rs"]
 mod process;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[path = "common/shared.rs"]
 mod shared;
 
@@ -27,9 +27,11 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
+#[cfg(feature = "mysql")]
+use test_servers::MariaDb;
 #[cfg(feature = "postgres")]
 use test_servers::Postgres;
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 use test_servers::Server;
 #[cfg(feature = "redis")]
 use test_servers::{Cluster, Redis};
@@ -39,7 +41,7 @@ use tidelock::{
 };
 use tokio::runtime::Builder;
 
-#[cfg(any(feature = "redis", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 use self::shared::Shared;
 
 /// A trial that takes longer hangs.
@@ -65,6 +67,8 @@ const STANDS: &[(&str, Open)] = &[
     ("redis_several", |number| {
         several_urls().iter().map(|url| format!("{url}?prefix=trial-{number}:")).collect()
     }),
+    #[cfg(feature = "mysql")]
+    ("mysql", |number| vec![mysql_url(number)]),
     #[cfg(feature = "postgres")]
     ("postgres", |number| vec![format!("{}?prefix=trial-{number}/", postgres_url())]),
 ];
@@ -96,6 +100,8 @@ static ONE: Shared<Server> = Shared::new();
 static CLUSTER: Shared<Cluster> = Shared::new();
 #[cfg(feature = "redis")]
 static SEVERAL: Shared<Vec<Server>> = Shared::new();
+#[cfg(feature = "mysql")]
+static MYSQL: Shared<Server> = Shared::new();
 #[cfg(feature = "postgres")]
 static POSTGRES: Shared<Server> = Shared::new();
 
@@ -120,8 +126,18 @@ fn postgres_url() -> String {
     POSTGRES.get(|| Postgres::new().start().expect("a server")).url().to_owned()
 }
 
+/// A database of its own: there is no prefix.
+#[cfg(feature = "mysql")]
+fn mysql_url(number: usize) -> String {
+    let server = MYSQL.get(|| MariaDb::new().durable().start().expect("a server"));
+    server.ask(&["-e", &format!("CREATE DATABASE trial_{number}")]).expect("a database");
+    format!("mysql://root@{}/trial_{number}", server.addr())
+}
+
 /// Stops whatever was started.
 fn stop() {
+    #[cfg(feature = "mysql")]
+    MYSQL.stop();
     #[cfg(feature = "redis")]
     {
         ONE.stop();

@@ -10,6 +10,7 @@ mod crowd;
 mod duel;
 mod etcd;
 mod files;
+mod mysql;
 mod peers;
 mod postgres;
 mod redis;
@@ -35,10 +36,10 @@ pub(crate) struct Args {
     /// Fewer and shorter rounds: a first impression, not a result
     #[arg(long)]
     quick: bool,
-    /// Only this store: memory, file, redis, redlock, etcd, postgres, zookeeper
+    /// Only this store: memory, file, redis, redlock, etcd, mysql, postgres, zookeeper
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
-    /// Only this scenario of a server's store: pair, distinct, crowd, processes, held; of redis also flash-sale
+    /// Only this scenario of a server's store: pair, distinct, crowd, processes, held, grants; of redis also flash-sale
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Other lock libraries on the same servers as well; each needs its own tools
@@ -137,6 +138,9 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
             rows.extend(stock::rows(effort, &progress)?);
         }
     }
+    if wanted("mysql") {
+        rows.extend(mysql::rows(effort, &progress, of)?);
+    }
     if wanted("redlock") {
         rows.extend(redlock::rows(effort, &progress, of)?);
     }
@@ -151,7 +155,8 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     }
     if rows.is_empty() {
         return Err(
-            "no such store: there are memory, file, redis, redlock, etcd, postgres and zookeeper".to_owned()
+            "no such store: there are memory, file, redis, redlock, etcd, mysql, postgres and zookeeper"
+                .to_owned(),
         );
     }
     drop(progress);

@@ -2,7 +2,7 @@
 
 use tidelock::{
     Locks,
-    backends::{postgres, redis::RedisConfig},
+    backends::{mysql, postgres, redis::RedisConfig},
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Those that have one.
-const HAVE: &str = "postgres and redis have a schema";
+const HAVE: &str = "mysql, postgres and redis have a schema";
 
 /// Prints the schema of a store, and nothing else: it is piped into the server's own client.
 pub(crate) fn run(args: &Schema) -> Result<Exit, Trouble> {
@@ -25,6 +25,7 @@ fn schema(store: &str) -> Result<String, Trouble> {
     // A URL names its store as well; the rest of it may be a password and is not shown.
     let store = stores::store_of(store.split(':').next().unwrap_or_default());
     match store {
+        "mysql" => return Ok(mysql::schema()),
         "postgres" => return Ok(postgres::schema()),
         "redis" => return Ok(RedisConfig::function_library()),
         _ => {}
@@ -52,6 +53,13 @@ mod tests {
     fn postgres_has_tables_and_functions() {
         for store in ["postgres", "postgresql://me:secret@host/app"] {
             assert!(schema(store).unwrap().contains("CREATE SCHEMA IF NOT EXISTS tidelock;"), "{store}");
+        }
+    }
+
+    #[test]
+    fn mysql_has_tables_and_procedures() {
+        for store in ["mysql", "mariadb://me:secret@host/app"] {
+            assert!(schema(store).unwrap().contains("CREATE PROCEDURE tidelock_enter("), "{store}");
         }
     }
 

@@ -77,6 +77,7 @@ pub(crate) fn store_of(scheme: &str) -> &str {
         Some("rediss") => "redis",
         Some("redlocks") => "redlock",
         Some("etcds") => "etcd",
+        Some("mariadb") => "mysql",
         Some("postgresql") => "postgres",
         Some("zk" | "zks" | "zookeepers") => "zookeeper",
         Some(store) => store,
@@ -184,6 +185,6 @@ mod tests {
             .chunk_by(|one, next| store_of(one) == store_of(next))
             .map(|schemes| store_of(schemes[0]))
             .collect();
-        assert_eq!(stores, ["file", "memory", "redis", "redlock", "etcd", "postgres", "zookeeper"]);
+        assert_eq!(stores, ["file", "memory", "mysql", "redis", "redlock", "etcd", "postgres", "zookeeper"]);
     }
 }

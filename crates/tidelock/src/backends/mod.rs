@@ -5,6 +5,8 @@ pub mod etcd;
 #[cfg(all(unix, feature = "file"))]
 pub mod file;
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

@@ -50,6 +50,7 @@ impl Stocks {
     /// |---|---|
     /// | `file:`, `file:/path`, a path | files of this machine, for all processes of this user (feature `file`) |
     /// | `memory:`, `memory:NAME` | this process |
+    /// | `mysql://HOST/DATABASE` | rows of MySQL or MariaDB (feature `mysql`) |
     /// | `postgres://HOST` | rows of PostgreSQL (feature `postgres`) |
     /// | `redis://HOST` and the like | Redis; in a cluster each segment has a slot of its own (feature `redis`) |
     ///

@@ -9,12 +9,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tidelock::{Locks, clock::Clock};
 
-use super::Threads;
+use super::{Threads, mysql};
 
 /// One process of several that contend.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The store.
+    /// The store, or a peer: `shedlock+mysql://…`, `getlock+mysql://…`.
     url: String,
     /// For how many milliseconds.
     millis: u64,
@@ -29,13 +29,19 @@ pub(super) struct Count {
 
 /// The process itself: says that it is ready, waits for the start, works, says what it did.
 pub(crate) fn run(args: &Args) -> Result<bool, String> {
+    let begin = || {
+        println!("ready");
+        std::io::stdin().lock().read_line(&mut String::new()).map(drop).map_err(|error| error.to_string())
+    };
+    if let Some(count) = mysql::peer(&args.url, Duration::from_millis(args.millis), begin) {
+        return say(&count?);
+    }
     let runtime = Threads::One.runtime()?;
     let count = runtime.block_on(async {
         let text = |error: tidelock::Error| error.to_string();
         let locks = Locks::connect(&args.url).await.map_err(text)?;
         let mutex = locks.mutex("contend");
-        println!("ready");
-        std::io::stdin().lock().read_line(&mut String::new()).map_err(|error| error.to_string())?;
+        begin()?;
         let clock = Clock::machine();
         let (start, limit) = (clock.now(), Duration::from_millis(args.millis));
         let mut pairs = 0;
@@ -45,7 +51,11 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         }
         Ok::<_, String>(Count { pairs, seconds: clock.now().since(start).as_secs_f64() })
     })?;
-    println!("{}", serde_json::to_string(&count).map_err(|error| error.to_string())?);
+    say(&count)
+}
+
+fn say(count: &Count) -> Result<bool, String> {
+    println!("{}", serde_json::to_string(count).map_err(|error| error.to_string())?);
     Ok(true)
 }
 

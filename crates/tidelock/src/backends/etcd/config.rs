@@ -51,7 +51,7 @@ impl EtcdConfig {
             (Some(user), Some(password)) => Some((user, password)),
             _ => return Err(Error::invalid_url("a login of etcd has both: write etcd://user:password@host")),
         };
-        let tls = url.take_tls(secure, "etcd")?.map(tls);
+        let tls = url.take_tls(secure, "etcd:// does not use it: write etcds://")?.map(tls);
         let prefix = url.take("prefix").unwrap_or_else(|| "tidelock/".to_owned());
         if prefix.chars().any(char::is_control) {
             return Err(Error::invalid_url("the prefix may not have control characters: use another"));

@@ -1,12 +1,12 @@
 //! From a URL to servers and options.
 
-use std::{fmt, fs, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use crate::{
     error::{Error, Result},
     name::MAX_NAME_BYTES,
     tls,
-    url::{TlsFiles, Url},
+    url::Url,
 };
 
 const OPTIONS: &str = "prefix, sslmode, ca, cert, key, host, mode";
@@ -110,14 +110,12 @@ fn tls_of(url: &mut Url, places: &[Place]) -> Result<Tls> {
         }
         Place::Socket(..) => true,
     };
-    // Under our names, and under those of libpq.
-    let mut path = |option: &'static str, libpq: &str| {
-        let path = url.take(option).or_else(|| url.take(libpq))?;
-        Some((option, path))
-    };
-    let files = [path("ca", "sslrootcert"), path("cert", "sslcert"), path("key", "sslkey")];
+    // As PostgreSQL's own clients call them.
+    for (theirs, ours) in [("sslrootcert", "ca"), ("sslcert", "cert"), ("sslkey", "key")] {
+        url.rename(theirs, ours);
+    }
     let secure = match url.take("sslmode").as_deref() {
-        None => files.iter().any(Option::is_some) || !places.iter().all(is_near),
+        None => url.has_tls_files() || !places.iter().all(is_near),
         Some("disable") => false,
         // Encryption for whoever answers keeps nobody out who can answer: it is verified as well.
         Some("require" | "verify-ca" | "verify-full") => true,
@@ -125,31 +123,12 @@ fn tls_of(url: &mut Url, places: &[Place]) -> Result<Tls> {
             return Err(Error::invalid_url("the URL's option sslmode has to be verify-full or disable"));
         }
     };
-    let read = |file: Option<(&str, String)>| -> Result<Option<Vec<u8>>> {
-        let Some((option, path)) = file else { return Ok(None) };
-        if !secure {
-            return Err(Error::invalid_url(format!(
-                "the URL's option {option} is about TLS, and sslmode=disable does not use it: leave one of them out"
-            )));
-        }
-        fs::read(&path).map(Some).map_err(|error| {
-            Error::invalid_url(format!("cannot read the file of the URL's option {option}: {error}"))
-        })
-    };
-    let [ca, cert, key] = files.map(read);
-    let (ca, cert, key) = (ca?, cert?, key?);
-    if !secure {
-        return Ok(Tls::Off);
-    }
+    let files = url.take_tls(secure, "sslmode=disable does not use it: leave one of them out")?;
+    let Some(files) = files else { return Ok(Tls::Off) };
     if places.iter().any(|place| matches!(place, Place::Socket(..))) {
         return Err(Error::invalid_url("a socket has no TLS: leave sslmode out of the URL"));
     }
-    let client = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err(Error::invalid_url("a client certificate needs both options, cert and key")),
-    };
-    tls::client_config(&TlsFiles { ca, client }).map(Tls::On)
+    tls::client_config(&files).map(Tls::On)
 }
 
 impl fmt::Debug for PostgresConfig {

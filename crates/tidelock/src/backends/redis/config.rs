@@ -79,7 +79,7 @@ impl RedisConfig {
         let (scheme, kind) = url.scheme.split_once('+').unwrap_or((&url.scheme, ""));
         let secure = scheme == "rediss";
         let kind = kind.to_owned();
-        let tls = url.take_tls(secure, "redis")?;
+        let tls = url.take_tls(secure, "redis:// does not use it: write rediss://")?;
         let hosts = |url: &Url, port| -> Result<Vec<Host>> {
             if url.hosts.is_empty() {
                 return Err(Error::invalid_url("the URL names no host: write redis://host:6379"));

@@ -49,7 +49,11 @@ impl ZookeeperConfig {
         }
         let port = if secure { 2281 } else { 2181 };
         let hosts = url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect();
-        let tls = url.take_tls(secure, "zookeeper")?.as_ref().map(tls::client_config).transpose()?;
+        let tls = url
+            .take_tls(secure, "zookeeper:// does not use it: write zookeepers://")?
+            .as_ref()
+            .map(tls::client_config)
+            .transpose()?;
         let login = login(&mut url)?;
         let acl = acl(url.take("acl").as_deref(), login.is_some())?;
         let dialect = match url.take("dialect").as_deref() {

@@ -1,0 +1,420 @@
+-- Stock: plans of items, and segments with their orders and with what was lent and brought. The rules are those of
+-- src/stock/ledger.rs. Times are microseconds since 1970, UTC.
+CREATE TABLE IF NOT EXISTS tidelock_stock_plans (
+  item VARBINARY(512) NOT NULL PRIMARY KEY,
+  version BIGINT NOT NULL,
+  plan MEDIUMBLOB NOT NULL,
+  ends BIGINT NULL
+) ENGINE = InnoDB
+//
+-- `fence` is the newest mapping that anybody went by, `came` is all that was filled and brought, ever, `pending` is how
+-- many transfers were lent and not settled, `next_end` is when the next reservation ends at the earliest. After `ends`
+-- the segment is forgotten.
+CREATE TABLE IF NOT EXISTS tidelock_stock_segments (
+  item VARBINARY(512) NOT NULL,
+  number INT UNSIGNED NOT NULL,
+  sale BIGINT UNSIGNED NOT NULL,
+  fence BIGINT NOT NULL,
+  remaining BIGINT UNSIGNED NOT NULL,
+  came BIGINT NOT NULL,
+  lent BIGINT NOT NULL DEFAULT 0,
+  held BIGINT NOT NULL DEFAULT 0,
+  returned BIGINT NOT NULL DEFAULT 0,
+  pending BIGINT NOT NULL DEFAULT 0,
+  next_end BIGINT NULL,
+  ends BIGINT NULL,
+  PRIMARY KEY (item, number),
+  KEY by_end (ends)
+) ENGINE = InnoDB
+//
+-- Orders, by the number of a letter: t taken, h held, r returned, v void. `ends` is that of a reservation.
+CREATE TABLE IF NOT EXISTS tidelock_stock_orders (
+  item VARBINARY(512) NOT NULL,
+  number INT UNSIGNED NOT NULL,
+  id VARBINARY(128) NOT NULL,
+  standing TINYINT UNSIGNED NOT NULL,
+  n BIGINT NOT NULL,
+  ends BIGINT NULL,
+  PRIMARY KEY (item, number, id),
+  KEY by_end (item, number, ends)
+) ENGINE = InnoDB
+//
+-- What was brought to a segment, and what was lent by it.
+CREATE TABLE IF NOT EXISTS tidelock_stock_transfers (
+  item VARBINARY(512) NOT NULL,
+  number INT UNSIGNED NOT NULL,
+  id BINARY(16) NOT NULL,
+  brought TINYINT NOT NULL,
+  n BIGINT NOT NULL,
+  target INT UNSIGNED NOT NULL,
+  since BIGINT NOT NULL,
+  settled TINYINT NOT NULL,
+  PRIMARY KEY (item, number, id, brought)
+) ENGINE = InnoDB
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_forget
+//
+-- Forgets a segment.
+CREATE PROCEDURE tidelock_stock_forget(p_item VARBINARY(512), p_number INT UNSIGNED)
+MODIFIES SQL DATA
+BEGIN
+  DELETE FROM tidelock_stock_orders WHERE item = p_item AND number = p_number;
+  DELETE FROM tidelock_stock_transfers WHERE item = p_item AND number = p_number;
+  DELETE FROM tidelock_stock_segments WHERE item = p_item AND number = p_number;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_open
+//
+-- Locks a segment. `o_fence`: NULL if there is none.
+CREATE PROCEDURE tidelock_stock_open(p_item VARBINARY(512), p_number INT UNSIGNED, OUT o_now BIGINT, OUT o_fence BIGINT,
+  OUT o_remaining BIGINT, OUT o_pending BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_ends BIGINT;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET o_fence = NULL;
+  SELECT fence, remaining, pending, ends INTO o_fence, o_remaining, o_pending, v_ends
+    FROM tidelock_stock_segments WHERE item = p_item AND number = p_number FOR UPDATE;
+  SET o_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  IF v_ends <= o_now THEN
+    CALL tidelock_stock_forget(p_item, p_number);
+    SET o_fence = NULL;
+  END IF;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_lapse
+//
+-- Reservations that are over come back.
+CREATE PROCEDURE tidelock_stock_lapse(p_item VARBINARY(512), p_number INT UNSIGNED, p_now BIGINT,
+  INOUT io_remaining BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_next, v_back BIGINT;
+  SELECT next_end INTO v_next FROM tidelock_stock_segments WHERE item = p_item AND number = p_number;
+  IF v_next <= p_now THEN
+    SELECT COALESCE(SUM(n), 0) INTO v_back FROM tidelock_stock_orders
+      WHERE item = p_item AND number = p_number AND ends <= p_now;
+    UPDATE tidelock_stock_orders SET standing = 114, ends = NULL
+      WHERE item = p_item AND number = p_number AND ends <= p_now;
+    SELECT MIN(ends) INTO v_next FROM tidelock_stock_orders WHERE item = p_item AND number = p_number;
+    UPDATE tidelock_stock_segments
+      SET remaining = remaining + v_back, held = held - v_back, returned = returned + v_back, next_end = v_next
+      WHERE item = p_item AND number = p_number;
+    SET io_remaining = io_remaining + v_back;
+  END IF;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_plan
+//
+-- The plan of an item: its version and text, or no row.
+CREATE PROCEDURE tidelock_stock_plan(p_item VARBINARY(512))
+READS SQL DATA
+BEGIN
+  SELECT version, plan FROM tidelock_stock_plans
+    WHERE item = p_item AND (ends IS NULL OR ends > CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED));
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_replan
+//
+-- Writes a plan if the one before is there. Answers '5 1' if it was written, else '5 0'.
+CREATE PROCEDURE tidelock_stock_replan(p_item VARBINARY(512), p_version BIGINT, p_plan MEDIUMBLOB, p_keep BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_version, v_ends BIGINT DEFAULT NULL;
+  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_version = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  -- The row is there before it is locked: of two that come first, one finds the other's.
+  INSERT INTO tidelock_stock_plans VALUES (p_item, 0, '', NULL) ON DUPLICATE KEY UPDATE version = version;
+  SELECT version, ends INTO v_version, v_ends FROM tidelock_stock_plans WHERE item = p_item FOR UPDATE;
+  IF v_ends <= v_now THEN
+    SET v_version = 0;
+  END IF;
+  IF v_version + 1 = p_version THEN
+    UPDATE tidelock_stock_plans SET version = p_version, plan = p_plan, ends = v_now + p_keep WHERE item = p_item;
+    COMMIT;
+    SELECT '5 1';
+  ELSE
+    ROLLBACK;
+    SELECT '5 0';
+  END IF;
+END
+//
+-- The steps answer numbers: '0' no such segment | '1 standing n' of an order, by the letter's number, 117 unknown
+-- | '2 remaining pending' not enough | '3 mapping' the caller's is old | '4 n pending' lent | '5' done
+-- | '6 1' it was brought before | '7' it belongs to another sale | '10 …' counts
+DROP PROCEDURE IF EXISTS tidelock_stock_fill
+//
+-- Makes a segment with its share of the stock, unless it is there. Forgets one that is over.
+CREATE PROCEDURE tidelock_stock_fill(
+  p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED, p_fence BIGINT, p_n BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
+  DECLARE v_item VARBINARY(512) DEFAULT NULL;
+  DECLARE v_number INT UNSIGNED;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_item = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  INSERT INTO tidelock_stock_segments (item, number, sale, fence, remaining, came)
+    VALUES (p_item, p_number, p_sale, p_fence, p_n, p_n) ON DUPLICATE KEY UPDATE sale = sale;
+  SELECT sale INTO v_sale FROM tidelock_stock_segments WHERE item = p_item AND number = p_number;
+  COMMIT;
+  START TRANSACTION;
+  SELECT item, number INTO v_item, v_number FROM tidelock_stock_segments WHERE ends <= v_now LIMIT 1 FOR UPDATE SKIP LOCKED;
+  IF v_item IS NOT NULL THEN
+    CALL tidelock_stock_forget(v_item, v_number);
+  END IF;
+  COMMIT;
+  SELECT IF(v_sale = p_sale, '5', '7');
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_brings
+//
+-- Brings stock in, once; 0 only asks whether it was brought, which `o_before` says.
+CREATE PROCEDURE tidelock_stock_brings(p_item VARBINARY(512), p_number INT UNSIGNED, p_transfer BINARY(16),
+  p_n BIGINT, OUT o_before BIGINT, INOUT io_remaining BIGINT)
+MODIFIES SQL DATA
+BEGIN
+  SELECT COUNT(*) INTO o_before FROM tidelock_stock_transfers
+    WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 1;
+  IF o_before = 0 AND p_n > 0 THEN
+    INSERT INTO tidelock_stock_transfers VALUES (p_item, p_number, p_transfer, 1, p_n, p_number, 0, 1);
+    UPDATE tidelock_stock_segments SET remaining = remaining + p_n, came = came + p_n
+      WHERE item = p_item AND number = p_number;
+    SET io_remaining = io_remaining + p_n;
+  END IF;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_take
+//
+-- Takes for an order, all or nothing; 0 only asks how it stands. `p_hold`: microseconds of a reservation, else NULL.
+-- `p_transfer` is brought along, unless it is NULL.
+CREATE PROCEDURE tidelock_stock_take(p_item VARBINARY(512), p_number INT UNSIGNED, p_fence BIGINT,
+  p_order VARBINARY(128), p_n BIGINT, p_hold BIGINT, p_transfer BINARY(16), p_brought BIGINT)
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_standing TINYINT UNSIGNED DEFAULT NULL;
+  DECLARE v_n BIGINT DEFAULT 0;
+  DECLARE v_answer VARCHAR(64);
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_standing = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  IF p_transfer IS NOT NULL THEN
+    CALL tidelock_stock_brings(p_item, p_number, p_transfer, p_brought, v_n, v_remaining);
+  END IF;
+  IF p_fence < v_fence THEN
+    COMMIT;
+    SELECT CONCAT('3 ', v_fence);
+    LEAVE main;
+  END IF;
+  IF p_fence > v_fence THEN
+    UPDATE tidelock_stock_segments SET fence = p_fence WHERE item = p_item AND number = p_number;
+  END IF;
+  SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
+  IF v_remaining < p_n OR v_standing = 104 THEN
+    CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
+    SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
+  END IF;
+  IF v_standing IS NOT NULL THEN
+    SET v_answer = CONCAT_WS(' ', 1, v_standing, v_n);
+  ELSEIF p_n = 0 THEN
+    SET v_answer = '1 117 0';
+  ELSEIF v_remaining < p_n THEN
+    SET v_answer = CONCAT_WS(' ', 2, v_remaining, v_pending);
+  ELSE
+    SET v_standing = IF(p_hold IS NULL, 116, 104);
+    INSERT INTO tidelock_stock_orders VALUES (p_item, p_number, p_order, v_standing, p_n, v_now + p_hold);
+    UPDATE tidelock_stock_segments SET remaining = remaining - p_n, held = held + IF(p_hold IS NULL, 0, p_n),
+      next_end = IF(p_hold IS NULL, next_end, LEAST(COALESCE(next_end, v_now + p_hold), v_now + p_hold))
+      WHERE item = p_item AND number = p_number;
+    SET v_answer = CONCAT_WS(' ', 1, v_standing, p_n);
+  END IF;
+  COMMIT;
+  SELECT v_answer;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_end
+//
+-- Ends an order: g what it took comes back, c its reservation is confirmed, v it is never to be taken.
+CREATE PROCEDURE tidelock_stock_end(p_item VARBINARY(512), p_number INT UNSIGNED, p_fence BIGINT,
+  p_order VARBINARY(128), p_how BINARY(1))
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_standing, v_after TINYINT UNSIGNED DEFAULT NULL;
+  DECLARE v_n BIGINT DEFAULT 0;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_standing = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  IF p_fence < v_fence THEN
+    COMMIT;
+    SELECT CONCAT('3 ', v_fence);
+    LEAVE main;
+  END IF;
+  CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
+  SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
+  SET v_after = COALESCE(v_standing, IF(p_how = 'c', 117, 118));
+  IF v_standing IS NULL THEN
+    IF p_how <> 'c' THEN
+      INSERT INTO tidelock_stock_orders VALUES (p_item, p_number, p_order, v_after, 0, NULL);
+    END IF;
+  ELSEIF p_how = 'g' AND v_standing IN (116, 104) THEN
+    SET v_after = 114;
+  ELSEIF p_how = 'c' AND v_standing = 104 THEN
+    SET v_after = 116;
+  END IF;
+  IF v_after <> v_standing THEN
+    UPDATE tidelock_stock_orders SET standing = v_after, ends = NULL WHERE item = p_item AND number = p_number AND id = p_order;
+  END IF;
+  UPDATE tidelock_stock_segments SET fence = p_fence,
+    remaining = remaining + IF(v_after = 114 AND v_after <> v_standing, v_n, 0),
+    returned = returned + IF(v_after = 114 AND v_after <> v_standing, v_n, 0),
+    held = held - IF(v_standing = 104 AND v_after <> v_standing, v_n, 0)
+    WHERE item = p_item AND number = p_number;
+  COMMIT;
+  SELECT CONCAT_WS(' ', 1, v_after, v_n);
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_lend
+//
+-- Takes stock out, as much as there is up to what is asked for, to be brought to another segment.
+CREATE PROCEDURE tidelock_stock_lend(p_item VARBINARY(512), p_number INT UNSIGNED,
+  p_transfer BINARY(16), p_n BIGINT, p_to INT UNSIGNED)
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_n BIGINT DEFAULT NULL;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_n = NULL;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
+  SELECT n INTO v_n FROM tidelock_stock_transfers WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 0;
+  IF v_n IS NULL THEN
+    -- After the end of a sale nothing is written that would outlive it.
+    SET v_n = IF(v_fence = 9007199254740991, 0, LEAST(p_n, v_remaining));
+    IF v_n > 0 THEN
+      INSERT INTO tidelock_stock_transfers VALUES (p_item, p_number, p_transfer, 0, v_n, p_to, v_now, 0);
+      UPDATE tidelock_stock_segments SET remaining = remaining - v_n, lent = lent + v_n, pending = pending + 1
+        WHERE item = p_item AND number = p_number;
+      SET v_pending = v_pending + 1;
+    END IF;
+  END IF;
+  COMMIT;
+  SELECT CONCAT_WS(' ', 4, v_n, v_pending);
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_bring
+//
+-- Brings stock in, once; 0 only asks whether it was brought.
+CREATE PROCEDURE tidelock_stock_bring(p_item VARBINARY(512), p_number INT UNSIGNED,
+  p_transfer BINARY(16), p_n BIGINT)
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_before BIGINT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  CALL tidelock_stock_brings(p_item, p_number, p_transfer, p_n, v_before, v_remaining);
+  COMMIT;
+  SELECT CONCAT('6 ', v_before);
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_settle
+//
+-- What was lent has been brought. It is remembered, so that a late repetition lends nothing.
+CREATE PROCEDURE tidelock_stock_settle(p_item VARBINARY(512), p_number INT UNSIGNED,
+  p_transfer BINARY(16))
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  UPDATE tidelock_stock_transfers SET settled = 1
+    WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 0 AND settled = 0;
+  IF ROW_COUNT() = 1 THEN
+    UPDATE tidelock_stock_segments SET pending = pending - 1 WHERE item = p_item AND number = p_number;
+  END IF;
+  COMMIT;
+  SELECT '5';
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_look
+//
+-- Counts: '10 remaining sold held returned', then for each transfer that is not settled both halves of its id, n, to, age.
+CREATE PROCEDURE tidelock_stock_look(p_item VARBINARY(512), p_number INT UNSIGNED)
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_counts, v_lent MEDIUMTEXT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
+  SELECT CONCAT_WS(' ', 10, remaining, came - lent - remaining - held, held, returned) INTO v_counts
+    FROM tidelock_stock_segments WHERE item = p_item AND number = p_number;
+  SELECT GROUP_CONCAT(CONCAT_WS(' ', CONV(HEX(LEFT(id, 8)), 16, 10), CONV(HEX(RIGHT(id, 8)), 16, 10), n, target,
+      GREATEST(0, v_now - since)) SEPARATOR ' ') INTO v_lent
+    FROM tidelock_stock_transfers WHERE item = p_item AND number = p_number AND brought = 0 AND settled = 0;
+  COMMIT;
+  SELECT CONCAT_WS(' ', v_counts, v_lent);
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_stock_close
+//
+-- Turns away whoever wants to take. The segment is forgotten after a while.
+CREATE PROCEDURE tidelock_stock_close(p_item VARBINARY(512), p_number INT UNSIGNED, p_keep BIGINT)
+MODIFIES SQL DATA
+main: BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL THEN
+    COMMIT;
+    SELECT '0';
+    LEAVE main;
+  END IF;
+  UPDATE tidelock_stock_segments SET fence = 9007199254740991, ends = v_now + p_keep WHERE item = p_item AND number = p_number;
+  COMMIT;
+  SELECT '5';
+END
+//

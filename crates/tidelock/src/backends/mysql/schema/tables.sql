@@ -1,0 +1,63 @@
+-- One row for each name that is in use, or was within a day. Nearly every line has one claim: it stands in
+-- this row. Longer lines stand in tidelock_claims, and then `lapses` is when the first of them may lapse.
+-- Times are microseconds since 1970, UTC.
+CREATE TABLE IF NOT EXISTS tidelock_lines (
+  name VARBINARY(512) NOT NULL PRIMARY KEY,
+  day INT NOT NULL,
+  epoch BIGINT NOT NULL,
+  many TINYINT NOT NULL DEFAULT 0,
+  client BIGINT UNSIGNED NULL,
+  claim BIGINT UNSIGNED NOT NULL DEFAULT 0,
+  weight INT UNSIGNED NOT NULL DEFAULT 0,
+  total INT UNSIGNED NOT NULL DEFAULT 0,
+  owner VARBINARY(128) NOT NULL DEFAULT '',
+  label VARBINARY(512) NOT NULL DEFAULT '',
+  ttl BIGINT NOT NULL DEFAULT 0,
+  since BIGINT NOT NULL DEFAULT 0,
+  lapses BIGINT NOT NULL DEFAULT 0,
+  KEY by_day (day)
+) ENGINE = InnoDB
+//
+-- The claims of longer lines, in the order of `place`. `hold` is 0 for one that waits, 1 for one that holds,
+-- 2 for one that rides on the hold of its owner with the same epoch. `weight` is 0 for an exclusive claim,
+-- `total` is 0 for readers. `pushed` claims became holders while they waited: their client has to hear of it.
+CREATE TABLE IF NOT EXISTS tidelock_claims (
+  name VARBINARY(512) NOT NULL,
+  place BIGINT NOT NULL,
+  client BIGINT UNSIGNED NOT NULL,
+  claim BIGINT UNSIGNED NOT NULL,
+  weight INT UNSIGNED NOT NULL,
+  total INT UNSIGNED NOT NULL,
+  owner VARBINARY(128) NOT NULL,
+  label VARBINARY(512) NOT NULL,
+  ttl BIGINT NOT NULL,
+  since BIGINT NOT NULL,
+  lapses BIGINT NOT NULL,
+  hold TINYINT NOT NULL,
+  epoch BIGINT NOT NULL,
+  held BIGINT NOT NULL,
+  pushed TINYINT NOT NULL,
+  PRIMARY KEY (name, place),
+  KEY by_client (client, claim)
+) ENGINE = InnoDB
+//
+-- Claims that were put out, until their client has heard of it.
+CREATE TABLE IF NOT EXISTS tidelock_evictions (
+  client BIGINT UNSIGNED NOT NULL,
+  claim BIGINT UNSIGNED NOT NULL,
+  name VARBINARY(512) NOT NULL,
+  reason VARBINARY(1024) NOT NULL,
+  since BIGINT NOT NULL,
+  PRIMARY KEY (client, claim),
+  KEY by_age (since)
+) ENGINE = InnoDB
+//
+-- Which connection of which server a client listens on. In memory: numbers of connections mean nothing after
+-- a restart, and nothing on another server.
+CREATE TABLE IF NOT EXISTS tidelock_listeners (
+  client BIGINT UNSIGNED NOT NULL PRIMARY KEY,
+  server BIGINT UNSIGNED NOT NULL,
+  thread BIGINT UNSIGNED NOT NULL,
+  since BIGINT NOT NULL
+) ENGINE = MEMORY
+//

@@ -1,0 +1,123 @@
+//! Stock in MySQL and MariaDB: rows for plans, segments and orders, and one stored procedure for each step.
+
+use std::{sync::Arc, time::Duration};
+
+use mysql_async::Value;
+
+use super::{
+    MysqlConfig,
+    link::Link,
+    store::{column, unreadable},
+};
+use crate::{
+    backend::{Call, Failure},
+    name::Name,
+    stock::{Answer, End, SegmentId, Step, StockStore, TransferId, reply},
+};
+
+/// A client of MySQL or MariaDB that keeps stock there.
+#[derive(Debug)]
+pub struct MysqlStock {
+    link: Arc<Link>,
+}
+
+impl MysqlStock {
+    /// Connects a client, and makes tables and procedures if they are not there. Must be called within a tokio runtime
+    /// that has I/O and time enabled.
+    ///
+    /// # Errors
+    /// [`Unreachable`](crate::backend::FailureKind::Unreachable) when no server answers;
+    /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login, or that may forget what it
+    /// confirmed.
+    pub async fn connect(config: MysqlConfig) -> Result<Self, Failure> {
+        let link = Link::new(config);
+        link.call("CALL tidelock_version()", Vec::new()).await?;
+        if link.forgets() {
+            return Err(Failure::denied(
+                "this server may forget sales that it confirmed: set innodb_flush_log_at_trx_commit = 1 (and sync_binlog = 1 where it has a binary log)",
+            ));
+        }
+        Ok(Self { link: Arc::new(link) })
+    }
+}
+
+/// Calls a procedure; its answer is numbers.
+async fn ask(link: &Link, text: &'static str, values: Vec<Value>) -> Result<Vec<u64>, Failure> {
+    let rows = link.call(text, values).await?;
+    let answer: String = column(rows.first().ok_or_else(unreadable)?, 0)?;
+    answer.split(' ').map(|number| number.parse().map_err(|_| unreadable())).collect()
+}
+
+impl StockStore for MysqlStock {
+    fn name(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+        let (link, item) = (Arc::clone(&self.link), item.clone());
+        Call::later(async move {
+            let rows = link.call("CALL tidelock_stock_plan(?)", vec![item.as_str().into()]).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            Ok(Some((column(row, 0)?, column(row, 1)?)))
+        })
+    }
+
+    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+        let link = Arc::clone(&self.link);
+        let keep = keep.map_or(Value::NULL, micros);
+        let values = vec![item.as_str().into(), version.into(), text.into(), keep];
+        Call::later(async move {
+            Ok(ask(&link, "CALL tidelock_stock_replan(?, ?, ?, ?)", values).await? == [5, 1])
+        })
+    }
+
+    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+        let link = Arc::clone(&self.link);
+        let mut values: Vec<Value> = vec![segment.item.as_str().into(), segment.number.into()];
+        let (text, more): (&'static str, Vec<Value>) = match step {
+            Step::Fill { sale, fence, n } => {
+                ("CALL tidelock_stock_fill(?, ?, ?, ?, ?)", vec![sale.into(), fence.into(), n.into()])
+            }
+            Step::Take { fence, order, n, hold, brings } => {
+                let (transfer, brought) = match brings {
+                    Some((transfer, n)) => (id(*transfer), n.into()),
+                    None => (Value::NULL, Value::NULL),
+                };
+                let hold = hold.map_or(Value::NULL, micros);
+                let more = vec![fence.into(), (**order).into(), n.into(), hold, transfer, brought];
+                ("CALL tidelock_stock_take(?, ?, ?, ?, ?, ?, ?, ?)", more)
+            }
+            Step::End { fence, order, how } => {
+                let how = match how {
+                    End::GiveBack => "g",
+                    End::Confirm => "c",
+                    End::Void => "v",
+                };
+                ("CALL tidelock_stock_end(?, ?, ?, ?, ?)", vec![fence.into(), (**order).into(), how.into()])
+            }
+            Step::Lend { transfer, n, to } => {
+                ("CALL tidelock_stock_lend(?, ?, ?, ?, ?)", vec![id(*transfer), n.into(), to.into()])
+            }
+            Step::Bring { transfer, n } => {
+                ("CALL tidelock_stock_bring(?, ?, ?, ?)", vec![id(*transfer), n.into()])
+            }
+            Step::Settle { transfer } => ("CALL tidelock_stock_settle(?, ?, ?)", vec![id(*transfer)]),
+            Step::Look => ("CALL tidelock_stock_look(?, ?)", Vec::new()),
+            Step::Close { keep } => ("CALL tidelock_stock_close(?, ?, ?)", vec![micros(*keep)]),
+        };
+        values.extend(more);
+        Call::later(async move {
+            let answer = ask(&link, text, values).await?;
+            reply::read(&answer).ok_or_else(unreadable)
+        })
+    }
+}
+
+fn id(transfer: TransferId) -> Value {
+    transfer.0.to_be_bytes().to_vec().into()
+}
+
+/// Far from where a time and a number of microseconds overflow.
+fn micros(time: Duration) -> Value {
+    crate::stock::micros(time).min(u64::MAX / 8).into()
+}
