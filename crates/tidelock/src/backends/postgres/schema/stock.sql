@@ -243,7 +243,7 @@ BEGIN
     WHERE item = p_item AND number = p_number AND id = p_transfer::uuid AND NOT brought;
   IF lent IS NULL THEN
     -- After the end of a sale nothing is written that would outlive it.
-    lent := CASE WHEN s.over IS NULL THEN least(p_n, s.remaining) ELSE 0 END;
+    lent := CASE WHEN s.fence = 9007199254740991 THEN 0 ELSE least(p_n, s.remaining) END;
     IF lent > 0 THEN
       s.remaining := s.remaining - lent;
       s.lent := s.lent + lent;
