@@ -32,7 +32,9 @@ fn stores_prints_the_same_as_json() {
     assert_eq!((&stores[3]["store"], &stores[3]["schemes"][1]), (&"redlock".into(), &"redlocks".into()));
     assert_eq!((&stores[4]["store"], &stores[4]["schemes"][1]), (&"etcd".into(), &"etcds".into()));
     assert_eq!((&stores[5]["store"], &stores[5]["schemes"][2]), (&"zookeeper".into(), &"zk".into()));
-    assert_eq!(stores.as_array().map(Vec::len), Some(6));
+    assert_eq!((&stores[6]["store"], &stores[6]["schemes"][1]), (&"postgres".into(), &"postgresql".into()));
+    assert_eq!((&stores[7]["store"], &stores[7]["schemes"][1]), (&"mysql".into(), &"mariadb".into()));
+    assert_eq!(stores.as_array().map(Vec::len), Some(8));
 }
 
 #[test]

@@ -15,10 +15,6 @@ pub(crate) const SCHEMES: &[&str] = &[
     #[cfg(all(unix, feature = "file"))]
     "file",
     "memory",
-    #[cfg(feature = "mysql")]
-    "mysql",
-    #[cfg(feature = "mysql")]
-    "mariadb",
     #[cfg(feature = "redis")]
     "redis",
     #[cfg(feature = "redis")]
@@ -41,10 +37,6 @@ pub(crate) const SCHEMES: &[&str] = &[
     "etcd",
     #[cfg(feature = "etcd")]
     "etcds",
-    #[cfg(feature = "postgres")]
-    "postgres",
-    #[cfg(feature = "postgres")]
-    "postgresql",
     #[cfg(feature = "zookeeper")]
     "zookeeper",
     #[cfg(feature = "zookeeper")]
@@ -53,6 +45,14 @@ pub(crate) const SCHEMES: &[&str] = &[
     "zk",
     #[cfg(feature = "zookeeper")]
     "zks",
+    #[cfg(feature = "postgres")]
+    "postgres",
+    #[cfg(feature = "postgres")]
+    "postgresql",
+    #[cfg(feature = "mysql")]
+    "mysql",
+    #[cfg(feature = "mysql")]
+    "mariadb",
 ];
 
 /// The schemes of stores that keep stock.

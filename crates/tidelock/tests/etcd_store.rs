@@ -37,6 +37,7 @@ use test_servers::Etcd;
 const STORE: Store = Store {
     start: || Etcd::new().start().unwrap(),
     prefix: |number| format!("trial-{number}/"),
+    prepare: |_, _| (),
     url: |servers, prefix| format!("{servers}?prefix={prefix}"),
     long: Duration::from_secs(60),
     short: Duration::from_secs(3),

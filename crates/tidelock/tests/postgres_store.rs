@@ -49,6 +49,7 @@ use test_servers::{Postgres, Server};
 const STORE: Store = Store {
     start: || Postgres::new().start().unwrap(),
     prefix: |number| format!("trial-{number}/"),
+    prepare: |_, _| (),
     url: |servers, prefix| format!("{servers}?prefix={prefix}"),
     long: Duration::from_secs(60),
     short: Duration::from_secs(3),

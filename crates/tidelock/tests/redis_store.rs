@@ -54,6 +54,7 @@ use test_servers::Redis;
 const STORE: Store = Store {
     start: || Redis::new().unix_socket().start().unwrap(),
     prefix: |number| format!("trial-{number}:"),
+    prepare: |_, _| (),
     url: |servers, prefix| format!("{servers}?prefix={prefix}"),
     long: Duration::from_secs(30),
     short: Duration::from_millis(1_500),

@@ -38,6 +38,7 @@ use tidelock::backends::zookeeper::bare::Bare;
 const STORE: Store = Store {
     start: || Zookeeper::new().start().unwrap(),
     prefix: |number| format!("/trials/{number}"),
+    prepare: |_, _| (),
     url: |servers, prefix| format!("{servers}{prefix}"),
     long: Duration::from_secs(60),
     short: Duration::from_secs(2),

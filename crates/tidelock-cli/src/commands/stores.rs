@@ -185,6 +185,6 @@ mod tests {
             .chunk_by(|one, next| store_of(one) == store_of(next))
             .map(|schemes| store_of(schemes[0]))
             .collect();
-        assert_eq!(stores, ["file", "memory", "mysql", "redis", "redlock", "etcd", "postgres", "zookeeper"]);
+        assert_eq!(stores, ["file", "memory", "redis", "redlock", "etcd", "zookeeper", "postgres", "mysql"]);
     }
 }

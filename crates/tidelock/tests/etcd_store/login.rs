@@ -49,7 +49,8 @@ async fn a_login_that_the_server_forgot_is_made_again() {
 async fn a_password_never_shows_in_errors_or_debug_output() {
     let server = Etcd::new().password(CANARY).start().unwrap();
     let config = EtcdConfig::from_url(server.url()).unwrap();
-    login::never_shows(&server, config, &[format!("etcd://me:{CANARY}@{}", nobody())]).await;
+    login::never_shows(&server, &Place::at(&server), config, &[format!("etcd://me:{CANARY}@{}", nobody())])
+        .await;
 }
 
 async fn who_trusts_the_authority_of_the_server_gets_locks() {

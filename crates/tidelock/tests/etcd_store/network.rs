@@ -1,6 +1,6 @@
 //! Connections that are cut, and answers that are lost after the transaction was applied.
 
-use crate::support::{NAME, SHORT, network, until_idle, within};
+use crate::support::network;
 
 trials! {
     network::a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock,
@@ -9,22 +9,12 @@ trials! {
     network::a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them,
     network::a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place,
     network::a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back,
-    a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
+    network::a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody
+        as a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
     network::an_enter_whose_answer_is_lost_is_one_claim_with_one_token,
     network::a_place_whose_answer_is_lost_is_one_place,
     network::a_renewal_whose_answer_is_lost_costs_nothing,
     network::a_leave_whose_answer_is_lost_has_left,
     network::answers_that_stay_away_leave_nothing_behind,
     network::a_question_that_arrives_after_it_was_given_up_takes_nothing,
-}
-
-async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again() {
-    let line = network::Line::form(SHORT).await;
-    network::pass_over(&line.proxy, &line.other, line.guard, line.second).await;
-    match within("the first ends", line.first).await.unwrap() {
-        Ok(guard) => guard.release().await.unwrap(),
-        // It asked again while nobody answered.
-        Err(error) => assert!(error.is_unavailable(), "{error}"),
-    }
-    until_idle(&line.other, NAME).await;
 }

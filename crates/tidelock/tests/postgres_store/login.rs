@@ -32,7 +32,13 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
 async fn a_password_never_shows_in_errors_or_debug_output() {
     let server = Postgres::new().password(CANARY).start().unwrap();
     let config = PostgresConfig::from_url(server.url()).unwrap();
-    login::never_shows(&server, config, &[format!("postgres://me:{CANARY}@{}/postgres", nobody())]).await;
+    login::never_shows(
+        &server,
+        &Place::at(&server),
+        config,
+        &[format!("postgres://me:{CANARY}@{}/postgres", nobody())],
+    )
+    .await;
 }
 
 async fn who_trusts_the_authority_of_the_server_gets_locks() {

@@ -4,9 +4,7 @@ use test_servers::Postgres;
 
 use crate::{
     end_sessions, sql,
-    support::{
-        LONG, NAME, Place, SHORT, eventually, got, held_and_waited_for, network, shared, until_idle, within,
-    },
+    support::{LONG, NAME, Place, eventually, got, held_and_waited_for, network, shared, until_idle, within},
 };
 
 trials! {
@@ -16,7 +14,8 @@ trials! {
     network::a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them,
     network::a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place,
     network::a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back,
-    a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
+    network::a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody
+        as a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
     network::an_enter_whose_answer_is_lost_is_one_claim_with_one_token,
     network::a_place_whose_answer_is_lost_is_one_place,
     network::a_renewal_whose_answer_is_lost_costs_nothing,
@@ -25,17 +24,6 @@ trials! {
     network::a_question_that_arrives_after_it_was_given_up_takes_nothing,
     sessions_that_an_administrator_ends_cost_nobody_a_lock_or_a_place,
     a_row_that_somebody_keeps_locked_delays_only_its_own_lock,
-}
-
-async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again() {
-    let line = network::Line::form(SHORT).await;
-    network::pass_over(&line.proxy, &line.other, line.guard, line.second).await;
-    match within("the first ends", line.first).await.unwrap() {
-        Ok(guard) => guard.release().await.unwrap(),
-        // It asked again while nobody answered.
-        Err(error) => assert!(error.is_unavailable(), "{error}"),
-    }
-    until_idle(&line.other, NAME).await;
 }
 
 async fn sessions_that_an_administrator_ends_cost_nobody_a_lock_or_a_place() {

@@ -51,7 +51,7 @@ async fn a_password_never_shows_in_errors_or_debug_output() {
         format!("redis://me:{CANARY}%zz@host"),
         format!("redis://me:{CANARY}"),
     ];
-    login::never_shows(&server, config, &urls).await;
+    login::never_shows(&server, &Place::at(&server), config, &urls).await;
 }
 
 async fn a_unix_socket_reaches_the_same_locks() {

@@ -25,7 +25,7 @@ pub(crate) async fn refusal(place: &Place) -> Error {
 
 /// Whoever has the login of the server's URL gets locks, and each of the wrong ones hears how to mend it.
 pub(crate) async fn lets_in_nobody_else(server: &Server, wrong: &[(&str, &str)]) {
-    let place = Place::on(server.url());
+    let place = Place::at(server);
     place.serves().await;
     for (user, password) in wrong {
         let error = refusal(&place.through(&server.url_as(user, password))).await;
@@ -34,11 +34,11 @@ pub(crate) async fn lets_in_nobody_else(server: &Server, wrong: &[(&str, &str)])
     }
 }
 
-/// The password of a server is shown neither by what is printed about its client nor by any error, of these URLs
-/// neither. The server is killed meanwhile.
-pub(crate) async fn never_shows(server: &Server, config: impl Debug, urls: &[String]) {
+/// The password of a place on a server is shown neither by what is printed about its client nor by any error, of these
+/// URLs neither. The server is killed meanwhile.
+pub(crate) async fn never_shows(server: &Server, place: &Place, config: impl Debug, urls: &[String]) {
     let mut seen = vec![format!("{config:?}")];
-    let locks = Place::on(server.url()).connect().await;
+    let locks = place.connect().await;
     let guard = locks.mutex(NAME).lock().await.unwrap();
     seen.push(format!("{locks:?} {guard:?} {:?} {:?}", locks.concerns(), locks.look(&[]).await.unwrap()));
     guard.release().await.unwrap();
@@ -57,7 +57,7 @@ pub(crate) async fn never_shows(server: &Server, config: impl Debug, urls: &[Str
 /// The locks of a server with TLS, for clients that trust its authority.
 pub(crate) fn trusting(server: &Server) -> Place {
     let ca = server.certificates().unwrap().ca();
-    Place::on(server.url()).with(&format!("ca={}", ca.display()))
+    Place::at(server).with(&format!("ca={}", ca.display()))
 }
 
 /// Who trusts the authority of the server gets locks.
@@ -68,7 +68,7 @@ pub(crate) async fn serves_who_trusts_it(server: &Server) {
 
 /// Who does not trust the authority of the server refuses it, with an error of this kind.
 pub(crate) async fn is_refused_by_who_trusts_another(server: &Server, kind: fn(&Error) -> bool) {
-    let place = Place::on(server.url());
+    let place = Place::at(server);
     let foreign = server.certificates().unwrap().foreign_ca();
     // Those that the machine trusts do not include it either.
     for untrusting in [place.with(&format!("ca={}", foreign.display())), place] {

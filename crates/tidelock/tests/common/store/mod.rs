@@ -43,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) start: fn() -> Server,
     /// The prefix of a trial, by its number.
     pub(crate) prefix: fn(usize) -> String,
+    /// Makes on a server what a prefix needs there before a client connects.
+    pub(crate) prepare: fn(&Server, &str),
     /// The URL of a prefix on servers.
     pub(crate) url: fn(&str, &str) -> String,
     /// A lease that does not end during a trial.

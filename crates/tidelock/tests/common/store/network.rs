@@ -143,6 +143,18 @@ pub(crate) async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_a
     until_idle(&line.other, NAME).await;
 }
 
+/// For stores whose clients may give up when they ask again while nobody answers.
+pub(crate) async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody() {
+    let line = Line::form(SHORT).await;
+    pass_over(&line.proxy, &line.other, line.guard, line.second).await;
+    match within("the first ends", line.first).await.unwrap() {
+        Ok(guard) => guard.release().await.unwrap(),
+        // It asked again while nobody answered.
+        Err(error) => assert!(error.is_unavailable(), "{error}"),
+    }
+    until_idle(&line.other, NAME).await;
+}
+
 pub(crate) async fn an_enter_whose_answer_is_lost_is_one_claim_with_one_token() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;

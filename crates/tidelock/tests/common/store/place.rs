@@ -33,10 +33,17 @@ pub(crate) struct Place {
 impl Place {
     /// On the server that most trials share.
     pub(crate) fn shared() -> Self {
-        Self::on(shared().url())
+        Self::at(&shared())
     }
 
-    /// On the servers of a URL without options.
+    /// On a server, with what the store needs there.
+    pub(crate) fn at(server: &Server) -> Self {
+        let place = Self::on(server.url());
+        (STORE.prepare)(server, &place.prefix);
+        place
+    }
+
+    /// On the servers of a URL without options, as they are.
     pub(crate) fn on(url: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

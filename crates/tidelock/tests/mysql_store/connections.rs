@@ -1,0 +1,176 @@
+//! Connections that are killed, refused, or wait for each other.
+
+use std::time::{Duration, Instant};
+
+use test_servers::MariaDb;
+
+use crate::{
+    sql,
+    support::{
+        LONG, NAME, Place, eventually, got, hand_over, held_and_waited_for, is_one_sentence, report, shared,
+        until_idle, waiter, within,
+    },
+};
+
+trials! {
+    connections_that_are_killed_are_opened_again_and_nobody_loses_anything,
+    a_waiter_is_woken_not_found_by_asking,
+    a_listener_that_cannot_be_woken_asks_and_says_so,
+    a_full_server_is_said_and_asked_again,
+    renewals_of_many_lines_at_once_wait_for_nobody_in_a_circle,
+    who_keeps_a_line_locked_delays_others_and_breaks_nothing,
+}
+
+/// Kills all connections to the database of a place but that of who asks.
+fn kill_all(place: &Place) {
+    let server = shared();
+    let ids = place.ask(
+        &server,
+        &format!(
+            "SELECT id FROM information_schema.processlist WHERE db = '{}' AND id <> CONNECTION_ID()",
+            place.prefix
+        ),
+    );
+    assert!(!ids.is_empty(), "nobody is connected: this shows nothing");
+    for id in ids.lines() {
+        // It may have gone meanwhile.
+        let _ = server.ask(&["-e", &format!("KILL {id}")]);
+    }
+}
+
+async fn connections_that_are_killed_are_opened_again_and_nobody_loses_anything() {
+    let place = Place::shared();
+    let (locks, other) = (place.connect().await, place.connect().await);
+    for _ in 0..5 {
+        let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
+        kill_all(&place);
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+        got(waiting).await.release().await.unwrap();
+        until_idle(&locks, NAME).await;
+    }
+}
+
+/// Asking happens every two seconds only, so hand-overs that take less on the average were pushed.
+async fn a_waiter_is_woken_not_found_by_asking() {
+    const TURNS: u32 = 50;
+    let place = Place::shared();
+    let (locks, other) = (place.connect().await, place.connect().await);
+    hand_over(&locks, &other).await;
+    let mut spent = Duration::ZERO;
+    for _ in 0..TURNS {
+        let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
+        let began = Instant::now();
+        guard.release().await.unwrap();
+        let guard = got(waiting).await;
+        spent += began.elapsed();
+        guard.release().await.unwrap();
+    }
+    report(&format!("from a release to the next holder: {:?} on the average", spent / TURNS));
+    let asleep = place.ask(
+        &shared(),
+        &format!(
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND (info LIKE 'DO SLEEP%' OR info LIKE 'DO GET_LOCK%')",
+            place.prefix
+        ),
+    );
+    assert_eq!(asleep, "2", "both listen, and sleep until they are woken");
+    assert_eq!(locks.concerns(), [] as [String; 0]);
+}
+
+/// The procedures of one user, run by another who made its own to listen: nobody may wake it.
+async fn a_listener_that_cannot_be_woken_asks_and_says_so() {
+    let place = Place::shared();
+    drop(place.connect().await);
+    // As where a proxy hides the numbers of connections: those that are known are nobody's.
+    place.ask(
+        &shared(),
+        "DROP PROCEDURE tidelock_attend; \
+         CREATE PROCEDURE tidelock_attend(p_client BIGINT UNSIGNED) \
+           REPLACE INTO tidelock_listeners VALUES (p_client, @@server_id, 4000000000, 0)",
+    );
+    let (locks, other) = (place.connect().await, place.connect().await);
+    eventually("it is noticed", || locks.concerns().iter().any(|concern| concern.contains("KILL QUERY")))
+        .await;
+    hand_over(&locks, &other).await;
+}
+
+async fn a_full_server_is_said_and_asked_again() {
+    let server = MariaDb::new().durable().option("--max-connections=10").start().unwrap();
+    let place = Place::at(&server);
+    let mut all = Vec::new();
+    // The server's own client needs one, too: root has one more than all others.
+    let error = within("it is full", async {
+        loop {
+            match place.try_connect().await {
+                Ok(locks) => all.push(locks),
+                Err(error) => return error,
+            }
+        }
+    });
+    let error = error.await;
+    is_one_sentence(&error);
+    assert!(error.is_unavailable() && error.to_string().contains("raise the limit"), "{error}");
+    // Those that are in go on, and when there is room again others come in.
+    let guard = all[0].mutex(NAME).lock().await.unwrap();
+    guard.release().await.unwrap();
+    all.truncate(1);
+    within("there is room again", async {
+        while place.try_connect().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// Two clients hold the same fifty lines, as owners do, and renew them over and over while others come and go.
+async fn renewals_of_many_lines_at_once_wait_for_nobody_in_a_circle() {
+    let place = Place::shared();
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let ttl = Duration::from_secs(4);
+    let mut guards = Vec::new();
+    for n in 0..50 {
+        for client in [&locks, &other] {
+            let mutex = client.mutex(format!("shared/{n}")).ttl(ttl).owner("both");
+            guards.push(mutex.lock().await.unwrap());
+        }
+    }
+    for round in 0..40 {
+        let name = format!("shared/{}", round % 50);
+        assert!(other.mutex(&name).try_lock().await.unwrap().is_none());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(guards.iter().all(|guard| guard.is_held()));
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+    let deadlocks = sql(&shared(), "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'");
+    report(&format!("deadlocks of the server so far: {deadlocks}"));
+}
+
+/// A person with a transaction on the very row: the call waits, is rolled back, and is made again.
+async fn who_keeps_a_line_locked_delays_others_and_breaks_nothing() {
+    let place = Place::shared();
+    let locks = place.connect().await;
+    locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    let mut person = shared().client();
+    let hold = format!(
+        "USE {}; START TRANSACTION; SELECT name FROM tidelock_lines FOR UPDATE; SELECT SLEEP(5); COMMIT",
+        place.prefix
+    );
+    let mut person = person.args(["-e", &hold]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    until_locked(&place).await;
+    let waiting = waiter(&locks, NAME, LONG);
+    got(waiting).await.release().await.unwrap();
+    person.wait().unwrap();
+    until_idle(&locks, NAME).await;
+}
+
+async fn until_locked(place: &Place) {
+    let asleep = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}' AND info LIKE 'SELECT SLEEP%'",
+        place.prefix
+    );
+    let server = shared();
+    eventually("the row is locked", || place.ask(&server, &asleep) == "1").await;
+}
