@@ -377,12 +377,15 @@ pub(super) fn find(payload: &[u8], name: &Name) -> Option<Line> {
 
 /// The process that has the flock of a file, as the kernel lists it. Costs nothing until it is asked.
 fn writer(inode: u64) -> Option<u32> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let held = locks.lines().find(|line| {
-        let mut words = line.split_whitespace();
-        let kind = words.nth(1);
-        // "->" marks somebody who waits for it.
-        kind == Some("FLOCK") && words.any(|word| word.rsplit(':').next() == Some(&inode.to_string()))
-    })?;
-    held.split_whitespace().nth(4)?.parse().ok().filter(|pid| *pid > 0)
+    // The list is read in pieces while others change it: what was skipped is there the next time.
+    (0..8).find_map(|_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        let held = locks.lines().find(|line| {
+            let mut words = line.split_whitespace();
+            let kind = words.nth(1);
+            // "->" marks somebody who waits for it.
+            kind == Some("FLOCK") && words.any(|word| word.rsplit(':').next() == Some(&inode.to_string()))
+        })?;
+        held.split_whitespace().nth(4)?.parse().ok().filter(|pid| *pid > 0)
+    })
 }
