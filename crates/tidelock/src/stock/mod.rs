@@ -5,7 +5,7 @@
 //! # rt.block_on(async {
 //! use tidelock::stock::{Sale, Stocks};
 //!
-//! let stocks = Stocks::connect("memory:").await?;                  // file:, redis://… too
+//! let stocks = Stocks::connect("memory:").await?;                  // file:, redis://…, postgres://…, mysql://… too
 //! let stock = stocks.open("10001", 1000).segments(5).await?;       // makes it, or finds it
 //! assert_eq!(stock.take("order-1", 1).await?, Sale::Taken);
 //! assert_eq!(stock.take("order-1", 1).await?, Sale::Taken);        // the same order: taken once

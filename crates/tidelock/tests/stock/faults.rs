@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path, time::Duration};
 
 use libtest_mimic::Trial;
-use test_servers::{Proxy, Redis, Server};
+use test_servers::{MariaDb, Postgres, Proxy, Redis, Server};
 use tidelock::{
     stock::{Sale, Stock, Stocks},
     testing::rng::Rng,
@@ -17,20 +17,28 @@ const AT_SERVERS: u32 = 60;
 const IN_FILES: u32 = 2_000;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let runs = std::env::var("TIDELOCK_FAULT_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(3);
+    let runs = std::env::var("TIDELOCK_FAULT_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(6);
     (0..runs).map(|seed| Trial::test(format!("faults::run_{seed}"), move || crate::run(sale(seed)))).collect()
 }
 
 /// Buyers take and give back while a seed kills some of them, kills servers that keep what they confirmed, and drops replies. Then
-/// those that died are asked for again, by others, and every item is accounted for. Without servers the stock is in files.
+/// those that died are asked for again, by others, and every item is accounted for. Every sixth is in files, in PostgreSQL, in MariaDB; the others
+/// are on up to three Redis servers.
 async fn sale(seed: u64) {
     let mut rng = Rng::new(seed);
-    let servers: Vec<Server> = (0..seed % 4).map(|_| Redis::new().durable().start().unwrap()).collect();
+    let servers: Vec<Server> = match seed % 6 {
+        4 => vec![Postgres::new().durable().start().unwrap()],
+        5 => vec![MariaDb::new().durable().start().unwrap()],
+        several => (0..several).map(|_| Redis::new().durable().start().unwrap()).collect(),
+    };
     let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.addr()).unwrap()).collect();
     let folder = std::env::temp_dir().join(format!("tl-sale-{}-{seed}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let mut urls: Vec<_> = servers.iter().map(|server| server.url().to_owned()).collect();
-    let mut behind: Vec<_> = proxies.iter().map(|proxy| format!("redis://{}", proxy.addr())).collect();
+    let through = |(server, proxy): (&Server, &Proxy)| {
+        server.url().replacen(&server.addr().to_string(), &proxy.addr().to_string(), 1)
+    };
+    let mut behind: Vec<_> = servers.iter().zip(&proxies).map(through).collect();
     let orders = if servers.is_empty() { IN_FILES } else { AT_SERVERS };
     if servers.is_empty() {
         urls.push(format!("file:{}/store", folder.display()));
