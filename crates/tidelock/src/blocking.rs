@@ -270,6 +270,7 @@ impl Deref for Guard {
 
 impl Guard {
     /// Calls back, on the background thread, when the lock is lost; never if it is released before.
+    #[allow(clippy::disallowed_methods, reason = "it ends with the guard, in a runtime that is ours")]
     pub fn on_lost(&self, tell: impl FnOnce(Error) + Send + 'static) {
         let over = self.0.over();
         drop(background().spawn(async move {

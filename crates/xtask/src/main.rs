@@ -29,10 +29,6 @@ enum Command {
     Simulate(simulate::Args),
     Model(model::Args),
     Bench(bench::Args),
-    #[command(hide = true)]
-    BenchChild(bench::child::Args),
-    #[command(hide = true)]
-    BenchContend(bench::contend::Args),
 }
 
 fn main() -> ExitCode {
@@ -41,9 +37,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(&root),
         Command::Simulate(args) => simulate::run(&args),
         Command::Model(args) => model::run(&root, &args),
-        Command::Bench(args) => bench::run(&args),
-        Command::BenchChild(args) => bench::child::run(&args),
-        Command::BenchContend(args) => bench::contend::run(&args),
+        Command::Bench(args) => bench::run(&root, &args),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

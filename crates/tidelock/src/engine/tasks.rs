@@ -30,6 +30,7 @@ impl Tasks {
     }
 
     /// Runs for as long as the engine lives; nobody waits for it.
+    #[allow(clippy::disallowed_methods, reason = "the one place where the engine spawns")]
     pub(super) fn spawn_forever(&self, task: impl Future<Output = ()> + Send + 'static) {
         drop(self.runtime.spawn(task));
     }

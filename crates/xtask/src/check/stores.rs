@@ -68,7 +68,7 @@ fn has_an_example(tree: &Tree, store: &str) -> Option<Finding> {
 }
 
 fn is_measured(tree: &Tree, store: &str) -> Option<Finding> {
-    let file = "crates/xtask/src/bench.rs";
+    let file = "bench/src/contest/stores.rs";
     let listed = tree.read(file).contains(&format!("\"{store}\""));
     (!listed).then(|| Finding::new(file, format!("does not measure {store}"), "add it to STORES"))
 }
@@ -97,7 +97,7 @@ mod tests {
             ("guarantees", "GUARANTEES.md", "| store | token |\n|---|---|\n| Etcd | consensus |"),
             ("conformance", "crates/tidelock/tests/conformance.rs", "suite(etcd());"),
             ("example", "crates/tidelock/examples/first.rs", "connect(\"etcd://localhost\")"),
-            ("bench", "crates/xtask/src/bench.rs", "const STORES: &[&str] = &[\"etcd\"];"),
+            ("bench", "bench/src/contest/stores.rs", "const STORES: &[&str] = &[\"etcd\"];"),
             ("", "README.md", "| `etcd:` | revision |"),
             ("readme", "README.zh-CN.md", "| `etcd:` | 版本 |"),
         ]

@@ -1,9 +1,11 @@
-//! What locks are measured against: a put and a delete by the same client, which exclude nobody.
+//! What locks are measured against: puts and deletes by the same client, which exclude nobody.
+
+use std::time::Duration;
 
 use super::{
     EtcdConfig,
-    proto::{DeleteRangeRequest, PutRequest},
-    servers::Servers,
+    proto::{DeleteRangeRequest, LeaseGrantRequest, PutRequest, RangeRequest},
+    servers::{Missed, Servers},
 };
 use crate::{backend::Failure, error::Error};
 
@@ -23,12 +25,12 @@ impl Bare {
         Ok(Self(servers))
     }
 
-    /// Writes a key.
+    /// Writes a key, with a lease or with none (0).
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn put(&self, key: &str) -> Result<(), Failure> {
-        let put = PutRequest { key: key.into(), value: b"bare".to_vec(), ..PutRequest::default() };
+    pub async fn put(&self, key: &str, lease: i64) -> Result<(), Failure> {
+        let put = PutRequest { key: key.into(), value: b"bare".to_vec(), lease, ..PutRequest::default() };
         self.0.ask(put).await?;
         Ok(())
     }
@@ -40,5 +42,35 @@ impl Bare {
     pub async fn delete(&self, key: &str) -> Result<(), Failure> {
         self.0.ask(DeleteRangeRequest { key: key.into() }).await?;
         Ok(())
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn exists(&self, key: &str) -> Result<bool, Failure> {
+        let answered = self.0.ask(RangeRequest { key: key.into(), ..RangeRequest::default() }).await?;
+        Ok(!answered.answer.kvs.is_empty())
+    }
+
+    /// A new lease.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn grant(&self, ttl: Duration) -> Result<i64, Failure> {
+        let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+        Ok(self.0.ask(LeaseGrantRequest { ttl }).await?.answer.id)
+    }
+
+    /// Renews a lease.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the lease is over.
+    pub async fn keep_alive(&self, lease: i64) -> Result<(), Failure> {
+        match self.0.keep_alive(lease).await {
+            Ok(_) => Ok(()),
+            Err(Missed::Lease) => Err(Failure::denied("the lease is over")),
+            Err(Missed::Failed(failure)) => Err(failure),
+        }
     }
 }

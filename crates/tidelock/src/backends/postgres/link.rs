@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::mpsc::UnboundedSender, task::AbortHandle};
+use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 use tokio_postgres::{
     Client, Error, NoTls, Row, Statement,
     types::{ToSql, Type},
@@ -29,6 +29,7 @@ use super::{
 };
 use crate::{
     backend::{ClientId, Failure, FailureKind},
+    backends,
     clock::{Clock, Moment, nanos},
 };
 
@@ -257,9 +258,8 @@ impl Link {
         let (stream, process) = stream::open(&self.config, place).await?;
         let logged_in = self.config.login.connect_raw(stream, NoTls).await;
         let (client, connection) = logged_in.map_err(|error| classify_connecting(&error))?;
-        // A task of the connection, not of a claim: it ends with the connection.
-        let driver = Handle::current().spawn(drive(connection, Arc::downgrade(self), number));
-        Ok((client, process.load(Ordering::Relaxed), driver.abort_handle()))
+        let driver = backends::attend(drive(connection, Arc::downgrade(self), number));
+        Ok((client, process.load(Ordering::Relaxed), driver))
     }
 
     /// The connection with this number is over.

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
-use tokio::{runtime::Handle, sync::mpsc::UnboundedReceiver};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
     errors::{NO_NODE, ZkError},
@@ -12,7 +12,7 @@ use super::{
     table::{Entry, Phase},
     wire::{self, Request},
 };
-use crate::backend::What;
+use crate::{backend::What, backends};
 
 /// What is said when nobody wrote down why.
 const DELETED: &str = "somebody deleted its node";
@@ -83,7 +83,7 @@ impl ZkStore {
 
     /// Something short, for one event.
     fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {
-        drop(Handle::current().spawn(work(Arc::clone(self))));
+        drop(backends::attend(work(Arc::clone(self))));
     }
 
     /// The session was taken up again: whether the claim's node is there, and what it waits for.

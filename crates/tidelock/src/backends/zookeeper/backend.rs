@@ -20,6 +20,7 @@ use crate::{
         Abilities, Ask, Backend, Call, Claim, ClaimId, Entered, Failure, Leave, LockView, News, Scope,
         Standing, TokenGrade,
     },
+    backends,
     name::Name,
 };
 
@@ -56,7 +57,7 @@ impl ZookeeperBackend {
             renew_batch: 128,
         };
         let store = ZkStore::new(config, tell, todo);
-        drop(tokio::runtime::Handle::current().spawn(attend(Arc::downgrade(&store), queue)));
+        drop(backends::attend(attend(Arc::downgrade(&store), queue)));
         // A mistake in the URL is said now, not when the first lock is wanted.
         match store.any_session().ask(Request::exists(&store.config.root, false)).await {
             Ok(_) => {}

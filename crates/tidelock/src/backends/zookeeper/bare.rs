@@ -40,8 +40,16 @@ impl Bare {
     /// # Errors
     /// A wrong URL, or a server that does not let the client in.
     pub async fn connect(url: &str) -> Result<Self, crate::Error> {
+        Self::connect_for(url, Duration::from_secs(30)).await
+    }
+
+    /// As [`connect`](Self::connect), with a session that ends after so long without a sign of life.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_for(url: &str, timeout: Duration) -> Result<Self, crate::Error> {
         let config = Arc::new(ZookeeperConfig::from_url(url)?);
-        let session = Session::new(0, Arc::clone(&config), Duration::from_secs(30), 0, Box::new(Deaf));
+        let session = Session::new(0, Arc::clone(&config), timeout, 0, Box::new(Deaf));
         let bare = Self { config, session };
         let answer = bare.ask(Request::sync("/")).await;
         answer.map_err(|failure| crate::Error::failure("zookeeper", None, &failure))?;
@@ -93,6 +101,17 @@ impl Bare {
             children => {
                 children.and_then(|children| wire::children(&children)).map_err(|error| classify(&error))
             }
+        }
+    }
+
+    /// Whether a node is there.
+    ///
+    /// # Errors
+    /// Whatever the server says.
+    pub async fn exists(&self, path: &str) -> Result<bool, Failure> {
+        match self.session.ask(Request::exists(path, false)).await {
+            Err(error) if error.is(NO_NODE) => Ok(false),
+            stat => stat.map(|_| true).map_err(|error| classify(&error)),
         }
     }
 

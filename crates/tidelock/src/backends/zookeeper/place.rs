@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, FailureKind, Leave, Place, Refusal, Standing, What},
+    backends,
     clock::wall_micros,
 };
 
@@ -332,7 +333,7 @@ impl ZkStore {
         // A hold that outlives its client needs one more step.
         let (store, id, last) = (Arc::clone(self), entry.claim.id, wait.last && !entry.claim.detached);
         let entry = entry.clone();
-        drop(tokio::runtime::Handle::current().spawn(async move {
+        drop(backends::attend(async move {
             let mut there = None;
             for (answer, path) in asked {
                 match answer.await {

@@ -29,7 +29,10 @@ use super::{
     errors::ZkError,
     wire::{self, Change, Reader, Request},
 };
-use crate::clock::{Clock, Moment};
+use crate::{
+    backends,
+    clock::{Clock, Moment},
+};
 
 /// A question that is not answered for so long is on a connection that is dead.
 const SILENT: Duration = Duration::from_secs(5);
@@ -127,8 +130,8 @@ impl Session {
             last_zxid: 0,
             xid: 0,
         };
-        // As a driver does for its connection; it ends with the session.
-        drop(tokio::runtime::Handle::current().spawn(task.run()));
+        // It ends with the session.
+        drop(backends::attend(task.run()));
         Arc::new(Self { key, asked: timeout, commands, status })
     }
 

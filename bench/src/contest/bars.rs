@@ -1,0 +1,124 @@
+//! How good a lock has to be.
+
+use super::results::{Bar, Kind, Row};
+
+/// Against whom a bar is.
+#[derive(Clone, Copy, Debug)]
+enum Against {
+    Bare,
+    /// A row of the same scenario.
+    Named(&'static str),
+    /// Our own row of another scenario.
+    Ours(&'static str),
+}
+
+/// In a scenario of a store ours has to be so many times as good.
+const BARS: &[(&str, &str, Against, f64)] = &[
+    ("memory", "pair", Against::Bare, 1.0 / 20.0),
+    ("memory", "tasks", Against::Bare, 0.2),
+    ("memory-2-threads", "pair", Against::Bare, 1.0 / 20.0),
+    ("memory-2-threads", "tasks", Against::Bare, 0.2),
+    ("file", "pair", Against::Bare, 1.0 / 3.0),
+    ("redis", "pair", Against::Bare, 1.0 / 1.3),
+    ("redis", "tasks", Against::Named("rslock"), 10.0),
+    ("redis", "processes", Against::Bare, 0.7),
+    ("redis", "distinct", Against::Bare, 0.7),
+    ("redis", "flash-sale", Against::Bare, 0.6),
+    ("redis", "flash-sale", Against::Named("tidelock, one lock"), 20.0),
+    ("redlock", "pair", Against::Bare, 1.0 / 2.2),
+    ("etcd", "pair", Against::Bare, 1.0 / 1.15),
+    ("etcd", "processes", Against::Named("etcd-concurrency"), 1.5),
+    ("zookeeper", "pair", Against::Bare, 1.0 / 1.2),
+    ("postgres", "pair", Against::Bare, 1.0 / 1.6),
+    ("postgres", "tasks", Against::Ours("pair"), 20.0),
+    ("postgres", "processes", Against::Named("row polled every 100 ms"), 5.0),
+    ("mysql", "pair", Against::Bare, 1.0 / 1.4),
+    ("mysql", "tasks", Against::Ours("pair"), 20.0),
+    ("mysql", "processes", Against::Named("row polled every 100 ms"), 5.0),
+];
+
+/// Processes that want the same lock get it equally often.
+const FAIR: f64 = 0.95;
+
+/// Says of each row whether it is as good as it must be: against peers always at least as good.
+pub(super) fn judge(store: &str, rows: &mut [Row]) {
+    let ours: Vec<Row> = rows.iter().filter(|row| row.kind == Kind::Ours).cloned().collect();
+    for row in rows {
+        let bars = BARS.iter().filter(|(of, scenario, _, _)| *of == store && *scenario == row.scenario);
+        for (_, _, against, least) in bars {
+            let ratio = match (against, row.kind) {
+                (Against::Bare, Kind::Bare) => row.ahead.map(|ahead| ahead.median),
+                (Against::Named(name), Kind::Peer) if row.contestant == *name => {
+                    row.ahead.map(|ahead| ahead.median)
+                }
+                (Against::Ours(other), Kind::Ours) => {
+                    let other = ours.iter().find(|row| row.scenario == *other).and_then(|row| row.value);
+                    (|| Some(row.value?.median / other?.median))()
+                }
+                _ => continue,
+            };
+            let text = match against {
+                Against::Ours(other) => match ratio {
+                    Some(ratio) => format!("≥ {least} × {other} (is {ratio:.0})"),
+                    None => format!("≥ {least} × {other}"),
+                },
+                _ => format!("≥ {}", short(*least)),
+            };
+            row.bar = Some(Bar { text, met: ratio.is_some_and(|ratio| ratio >= *least) });
+        }
+        // Nobody who needs leases and tokens would take a map of mutexes for a peer.
+        if row.kind == Kind::Peer
+            && row.bar.is_none()
+            && !store.starts_with("memory")
+            && let Some(ahead) = row.ahead
+        {
+            row.bar = Some(Bar { text: "≥ 1".to_owned(), met: ahead.median >= 1.0 });
+        }
+        if row.kind == Kind::Ours
+            && let Some(fairness) = row.fairness
+        {
+            row.bar = Some(Bar { text: format!("fairness ≥ {FAIR}"), met: fairness >= FAIR });
+        }
+    }
+}
+
+fn short(ratio: f64) -> String {
+    let text = format!("{ratio:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contest::{results::Unit, spread::Spread};
+
+    fn row(kind: Kind, contestant: &str, ahead: Option<f64>) -> Row {
+        Row {
+            scenario: "pair".to_owned(),
+            contestant: contestant.to_owned(),
+            kind,
+            unit: Unit::PerSecond,
+            value: Spread::of(vec![1.0]),
+            ahead: ahead.and_then(|ahead| Spread::of(vec![ahead])),
+            before: None,
+            waits_us: None,
+            fairness: None,
+            note: String::new(),
+            bar: None,
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_ahead_misses_the_bar() {
+        let mut rows = [
+            row(Kind::Ours, "tidelock", None),
+            row(Kind::Bare, "bare commands", Some(0.5)),
+            row(Kind::Peer, "slower", Some(1.2)),
+            row(Kind::Peer, "faster", Some(0.9)),
+        ];
+        judge("redis", &mut rows);
+        let met: Vec<_> = rows.iter().map(Row::is_met).collect();
+        assert_eq!(met, [true, false, true, false]);
+        assert_eq!(rows[1].bar.as_ref().unwrap().text, "≥ 0.77");
+    }
+}

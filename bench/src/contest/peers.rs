@@ -1,0 +1,159 @@
+//! Other lock libraries: each is a program in `peers/`, and all of them do the same when they are asked the
+//! same.
+
+use std::{fs, io, path::Path};
+
+use super::{program::Launch, progress::Progress, root};
+
+/// A library, and how its program is made and started.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// As results name it.
+    pub(super) name: &'static str,
+    /// Its folder in `peers/`.
+    folder: &'static str,
+    /// What makes its program, each with its arguments.
+    make: &'static [&'static [&'static str]],
+    /// The program, in its folder.
+    run: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
+    /// Told a URL instead of an address.
+    pub(super) by_url: bool,
+    /// Renews what it holds by itself: only then it can hold anything for longer than its lease.
+    pub(super) renews: bool,
+}
+
+const GO: &[&[&str]] = &[&["go", "build", "-o", "peer", "."]];
+const MAVEN: &[&[&str]] = &[&["mvn", "-q", "-B", "package"]];
+const PYTHON: &[&[&str]] = &[
+    &["python3", "-m", "venv", "venv"],
+    &["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"],
+];
+const NODE: &[&[&str]] = &[&["npm", "install", "--no-audit", "--no-fund", "--silent"]];
+// A workspace of its own, and so a folder of its own, whatever the environment says.
+const CARGO: &[&[&str]] =
+    &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "target"]];
+
+const fn go(name: &'static str) -> Peer {
+    Peer { run: &["./peer"], make: GO, ..PEER }.named(name)
+}
+
+const fn python(name: &'static str) -> Peer {
+    Peer { run: &["venv/bin/python", "main.py"], make: PYTHON, ..PEER }.named(name)
+}
+
+const fn java(name: &'static str, run: &'static [&'static str]) -> Peer {
+    Peer { run, make: MAVEN, ..PEER }.named(name)
+}
+
+const fn rust(name: &'static str, run: &'static [&'static str]) -> Peer {
+    Peer { run, make: CARGO, ..PEER }.named(name)
+}
+
+const PEER: Peer =
+    Peer { name: "", folder: "", make: &[], run: &[], environment: &[], by_url: false, renews: false };
+
+impl Peer {
+    const fn named(self, name: &'static str) -> Self {
+        Self { name, folder: name, ..self }
+    }
+
+    const fn by_url(self) -> Self {
+        Self { by_url: true, ..self }
+    }
+
+    const fn renews(self) -> Self {
+        Self { renews: true, ..self }
+    }
+
+    /// The same program, used in another way.
+    const fn with(self, name: &'static str, environment: &'static [(&'static str, &'static str)]) -> Self {
+        Self { name, environment, ..self }
+    }
+}
+
+const DISTRIBUTED_LOCK: Peer = rust("distributed-lock", &["target/release/distributed-lock-peer"]).by_url();
+const NODE_REDLOCK: Peer = Peer { run: &["node", "main.js"], make: NODE, ..PEER }.named("node-redlock");
+const RSLOCK: Peer = rust("rslock", &["target/release/rslock-peer"]);
+const SQLX: Peer = rust("sqlx-advisory", &["target/release/sqlx-advisory"]).by_url();
+
+pub(super) const FILE: &[Peer] =
+    &[rust("fs4", &["target/release/fs4-peer"]).renews(), DISTRIBUTED_LOCK.renews()];
+
+pub(super) const REDIS: &[Peer] = &[
+    java("redisson", &["java", "-Xmx256m", "-cp", "target/redisson-peer.jar:target/jars/*", "Peer"]).renews(),
+    go("redsync"),
+    go("redislock"),
+    python("redis-py"),
+    python("python-redis-lock").renews(),
+    python("pottery"),
+    NODE_REDLOCK,
+    RSLOCK,
+    DISTRIBUTED_LOCK.renews(),
+];
+
+/// Of those that several servers vote on.
+pub(super) const REDLOCK: &[Peer] = &[NODE_REDLOCK, go("redsync"), python("pottery"), RSLOCK];
+
+pub(super) const ETCD: &[Peer] = &[
+    go("etcd-concurrency").renews(),
+    java("jetcd", &["java", "-Xmx256m", "-cp", "target/jetcd-peer.jar:target/jars/*", "Peer"]).renews(),
+];
+
+pub(super) const ZOOKEEPER: &[Peer] = &[
+    java("curator", &["java", "-Xmx256m", "-cp", "target/curator-peer.jar:target/jars/*", "Bench"]).renews(),
+    python("kazoo").renews(),
+    rust("zookeeper-client", &["target/release/zookeeper-client-peer"]).renews(),
+];
+
+pub(super) const POSTGRES: &[Peer] = &[
+    SQLX.renews(),
+    SQLX.with("sqlx-advisory, no pool", &[("SQLX_POOL", "off")]).renews(),
+    DISTRIBUTED_LOCK.renews(),
+];
+
+pub(super) const MYSQL: &[Peer] = &[DISTRIBUTED_LOCK.renews()];
+
+impl Peer {
+    /// Makes the program, in `target/peers/`. The error says what is missing.
+    pub(super) fn prepare(&self, progress: &Progress) -> Result<Launch, String> {
+        progress.show(&format!("{}: its program is made", self.name));
+        let folder = root().join("target/peers").join(self.folder);
+        copy(&root().join("peers").join(self.folder), &folder)
+            .map_err(|error| format!("no folder for {}: {error}", self.name))?;
+        let launch = |words: &[&str]| Launch {
+            folder: folder.clone(),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            environment: self
+                .environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+        };
+        for words in self.make {
+            let output = launch(words).command()?.output();
+            let output = output.map_err(|error| format!("{} cannot be run: {error}", words[0]))?;
+            if !output.status.success() {
+                let said = [output.stderr, output.stdout].concat();
+                let said = String::from_utf8_lossy(&said);
+                return Err(format!("{} failed: {}", words[0], said.lines().next().unwrap_or_default()));
+            }
+        }
+        Ok(launch(self.run))
+    }
+}
+
+/// Only what changed, so that what was made from it is not made again.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        let (from, to) = (file.path(), to.join(file.file_name()));
+        if from.is_dir() {
+            copy(&from, &to)?;
+        } else if fs::read(&to).ok() != Some(fs::read(&from)?) {
+            fs::copy(from, to)?;
+        }
+    }
+    Ok(())
+}

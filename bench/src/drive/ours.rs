@@ -1,0 +1,96 @@
+//! tidelock.
+
+use std::{collections::HashMap, sync::Mutex as StdMutex};
+
+use tidelock::{
+    Guard, Locks, Mutex, RwLock,
+    stock::{Sale, Stock, Stocks},
+};
+
+use super::{
+    lease,
+    library::{Failed, Library, Lock, Use},
+};
+
+/// More than anybody buys.
+const ENOUGH: u64 = 1_000_000_000;
+const SEGMENTS: u32 = 8;
+
+/// One client.
+#[derive(Debug)]
+pub(super) struct Ours {
+    url: String,
+    locks: Locks,
+    stocks: StdMutex<HashMap<String, Stock>>,
+}
+
+impl Ours {
+    pub(super) async fn connect(url: &str) -> Result<Self, Failed> {
+        let locks = Locks::connect(url).await.map_err(Failed::because)?;
+        // Servers that vote have none until they are up for the longest lease.
+        while locks.concerns().iter().any(|concern| concern.contains("has no vote")) {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        Ok(Self { url: url.to_owned(), locks, stocks: StdMutex::default() })
+    }
+
+    fn stock(&self, name: &str) -> Option<Stock> {
+        self.stocks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(name).cloned()
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Handle {
+    Mutex(Mutex),
+    Read(RwLock),
+    Write(RwLock),
+}
+
+impl Library for Ours {
+    type Lock = Handle;
+
+    async fn lock(&self, name: &str, wanted: Use) -> Result<Handle, Failed> {
+        Ok(match wanted {
+            Use::Alone => Handle::Mutex(self.locks.mutex(name).ttl(lease())),
+            Use::Read => Handle::Read(self.locks.rw_lock(name).ttl(lease())),
+            Use::Write => Handle::Write(self.locks.rw_lock(name).ttl(lease())),
+        })
+    }
+
+    async fn open(&self, name: &str) -> Result<(), Failed> {
+        let stocks = Stocks::connect(&self.url).await.map_err(Failed::because)?;
+        let stock = stocks.open(name, ENOUGH).segments(SEGMENTS).await.map_err(Failed::because)?;
+        self.stocks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(name.to_owned(), stock);
+        Ok(())
+    }
+
+    async fn sell(&self, name: &str, order: u64) -> Result<(), Failed> {
+        let stock = self.stock(name).ok_or_else(|| Failed::because("the stock is not open"))?;
+        match stock.take(&format!("order-{order}"), 1).await.map_err(Failed::because)? {
+            Sale::Taken => Ok(()),
+            sale => Err(Failed::because(format!("an order was answered with {sale:?}"))),
+        }
+    }
+}
+
+impl Lock for Handle {
+    type Held = Guard;
+
+    async fn take(&mut self) -> Result<Guard, Failed> {
+        let taken = match self {
+            Self::Mutex(mutex) => mutex.lock().await,
+            Self::Read(lock) => lock.read().await,
+            Self::Write(lock) => lock.write().await,
+        };
+        taken.map_err(Failed::because)
+    }
+
+    async fn give_back(&mut self, guard: Guard) -> Result<(), Failed> {
+        guard.release().await.map_err(Failed::because)
+    }
+
+    async fn attempt(&mut self) -> Result<bool, Failed> {
+        let Self::Mutex(mutex) = self else { return Err(Failed::NoSuchThing) };
+        mutex.try_lock().await.map(|guard| guard.is_some()).map_err(Failed::because)
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask bench`: what a lock costs, against the fewest commands that could do it and against
+//! other libraries, on the same servers in the same minutes.
+//!
+//! All contestants are programs that are asked the same and answer alike (`peers/README.md`). They take
+//! turns in rounds, and what counts is the median of the rounds' ratios: a machine that is slow today is
+//! slow for all of them.
+
+mod contest;
+mod drive;
+mod protocol;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measure locks against bare commands and against other libraries
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    contest: contest::Args,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// One contestant, in a process of its own
+    #[command(hide = true)]
+    Drive(drive::Args),
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command {
+        Some(Command::Drive(args)) => return drive::run(&args),
+        None => contest::run(&args.contest),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        // The table says which bar was missed.
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
