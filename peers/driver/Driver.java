@@ -1,14 +1,26 @@
+import static java.nio.file.StandardOpenOption.READ;
+import static java.nio.file.StandardOpenOption.WRITE;
+
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** What every peer in Java does: see ../README.md. A library gives its locks; this times them. */
 public final class Driver {
     private static final int WARM_UP = 300;
+    /** How long whoever holds many locks may give them back before it just ends, in nanoseconds. */
+    private static final long RELEASE_LIMIT = 2_000_000_000L;
 
     /** A lock that is taken and given back by one thread. */
     public interface Lock {
@@ -20,6 +32,11 @@ public final class Driver {
     /** What is timed. */
     public interface Library extends AutoCloseable {
         Lock lock(String name) throws Exception;
+
+        /** A lock that is held beside many of other names. */
+        default Lock kept(String name) throws Exception {
+            return lock(name);
+        }
 
         /** Whether a lock was taken. */
         default boolean attempt(String name) throws Exception {
@@ -34,22 +51,57 @@ public final class Driver {
 
     private final BufferedReader told = new BufferedReader(new InputStreamReader(System.in));
 
+    /** For how long whoever dies still holds. */
+    public static long leaseMillis() {
+        return Long.parseLong(System.getenv().getOrDefault("LEASE_MS", "30000"));
+    }
+
+    /** Where whoever holds writes its number, and how often another one stood there in this turn. */
+    private static final FileChannel HANDS = hands();
+    private static final AtomicLong HANDED = new AtomicLong();
+
+    private static FileChannel hands() {
+        String path = System.getenv("HANDS");
+        try {
+            return path == null ? null : FileChannel.open(Path.of(path), READ, WRITE);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    private static void note() throws IOException {
+        if (HANDS == null) {
+            return;
+        }
+        ByteBuffer number = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
+        HANDS.read(number, 0);
+        int own = (int) ProcessHandle.current().pid();
+        if (number.getInt(0) != own) {
+            HANDED.incrementAndGet();
+            HANDS.write(number.clear().putInt(own).flip(), 0);
+        }
+    }
+
     private static long pair(Lock lock) throws Exception {
         long asked = System.nanoTime();
         lock.lock();
         long waited = System.nanoTime() - asked;
+        note();
         lock.unlock();
         return waited;
     }
 
-    private void ready() throws Exception {
+    /** Each line that is read is a turn. */
+    private void turns(Callable<String> turn) throws Exception {
         System.out.println("ready");
-        told.readLine();
+        while (told.readLine() != null) {
+            System.out.println(turn.call());
+        }
     }
 
     /** Calls each work again and again in a thread of its own. A work says how long it waited. */
-    private void timed(List<Callable<Long>> works, long millis) throws Exception {
-        ready();
+    private static String turn(List<Callable<Long>> works, long millis) throws Exception {
+        HANDED.set(0);
         long start = System.nanoTime();
         List<List<Long>> waits = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
@@ -58,12 +110,11 @@ public final class Driver {
             waits.add(its);
             Thread thread = new Thread(() -> {
                 try {
-                    while (System.nanoTime() - start < millis * 1_000_000) {
+                    do {
                         its.add(work.call());
-                    }
+                    } while (System.nanoTime() - start < millis * 1_000_000);
                 } catch (Exception error) {
-                    System.err.println(error);
-                    Runtime.getRuntime().halt(error instanceof UnsupportedOperationException ? 3 : 1);
+                    end(error);
                 }
             });
             threads.add(thread);
@@ -72,11 +123,19 @@ public final class Driver {
         for (Thread thread : threads) {
             thread.join();
         }
-        double seconds = (System.nanoTime() - start) / 1e9;
-        long[] each = waits.stream().flatMap(List::stream).mapToLong(Long::longValue).sorted().toArray();
-        System.out.printf(Locale.ROOT,
-                "{\"pairs\": %d, \"seconds\": %f, \"waits_us\": {\"p50\": %f, \"p99\": %f, \"max\": %f}}%n",
-                each.length, seconds, at(each, 0.5), at(each, 0.99), at(each, 1));
+        long time = System.nanoTime() - start;
+        return summary(waits.stream().flatMap(List::stream).mapToLong(Long::longValue).toArray(), time);
+    }
+
+    private void timed(List<Callable<Long>> works, long millis) throws Exception {
+        turns(() -> turn(works, millis));
+    }
+
+    private static String summary(long[] waits, long time) {
+        Arrays.sort(waits);
+        return String.format(Locale.ROOT,
+                "{\"pairs\": %d, \"seconds\": %f, \"waits_us\": {\"p50\": %f, \"p99\": %f, \"max\": %f}, \"handed\": %s}",
+                waits.length, time / 1e9, at(waits, 0.5), at(waits, 0.99), at(waits, 1), HANDS == null ? null : HANDED);
     }
 
     private static double at(long[] sorted, double part) {
@@ -85,12 +144,14 @@ public final class Driver {
 
     private void drive(Library library, String[] args) throws Exception {
         String name = args[2];
+        if (!args[0].equals("hold")) {
+            Lock warm = library.lock(name + "-warm");
+            for (int i = 0; i < WARM_UP; i++) {
+                pair(warm);
+            }
+        }
         switch (args[0]) {
             case "pairs": {
-                Lock warm = library.lock(name + "-warm");
-                for (int i = 0; i < WARM_UP; i++) {
-                    pair(warm);
-                }
                 boolean distinct = Arrays.asList(args).contains("distinct");
                 List<Callable<Long>> works = new ArrayList<>();
                 for (int task = 0; task < Integer.parseInt(args[3]); task++) {
@@ -103,13 +164,17 @@ public final class Driver {
             case "try": {
                 Lock held = library.lock(name);
                 held.lock();
-                timed(List.of(() -> {
+                // Other threads try: whoever holds might come in again.
+                List<Callable<Long>> works = List.of(() -> {
                     long asked = System.nanoTime();
                     if (library.attempt(name)) {
                         throw new IllegalStateException("a lock that is held was taken");
                     }
                     return System.nanoTime() - asked;
-                }), Long.parseLong(args[3]));
+                });
+                // Whoever cannot try says so before it is ready.
+                turn(works, 0);
+                timed(works, Long.parseLong(args[3]));
                 held.unlock();
                 break;
             }
@@ -128,32 +193,51 @@ public final class Driver {
                 int count = Integer.parseInt(args[3]);
                 List<Lock> locks = new ArrayList<>();
                 for (int i = 0; i < count; i++) {
-                    Lock lock = library.lock(name + "-" + i);
+                    Lock lock = library.kept(name + "-" + i);
                     lock.lock();
                     locks.add(lock);
                 }
-                ready();
+                turns(() -> summary(new long[count], 0));
+                long start = System.nanoTime();
                 for (Lock lock : locks) {
+                    if (System.nanoTime() - start > RELEASE_LIMIT) {
+                        break;
+                    }
                     lock.unlock();
                 }
-                System.out.println("{\"pairs\": " + count + ", \"seconds\": 0}");
+                break;
+            }
+            case "wait": {
+                Lock lock = library.lock(name);
+                System.out.println("ready");
+                while (told.readLine() != null) {
+                    long asked = System.nanoTime();
+                    lock.lock();
+                    long waited = System.nanoTime() - asked;
+                    System.out.println(summary(new long[] {waited}, waited));
+                    lock.unlock();
+                }
                 break;
             }
             default:
-                throw new UnsupportedOperationException(args[0]);
+                throw new IllegalArgumentException(args[0]);
         }
     }
 
     /** Does what the arguments say. */
-    public static void main(Library library, String[] args) throws Exception {
+    public static void main(Library library, String[] args) {
         try (library) {
             new Driver().drive(library, args);
-        } catch (UnsupportedOperationException missing) {
-            System.err.println("there is no " + missing.getMessage() + " of this library");
-            Runtime.getRuntime().halt(3);
+        } catch (Exception error) {
+            end(error);
         }
-        System.out.flush();
         // Some libraries leave threads behind.
         Runtime.getRuntime().halt(0);
+    }
+
+    private static void end(Exception error) {
+        boolean missing = error instanceof UnsupportedOperationException;
+        System.err.println(missing ? "there is no " + error.getMessage() + " of this library" : error);
+        Runtime.getRuntime().halt(missing ? 3 : 1);
     }
 }

@@ -3,17 +3,23 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-const warmUp = 50
+const (
+	warmUp = 50
+	// How long whoever holds many locks may give them back before it just ends.
+	releaseLimit = 2 * time.Second
+)
 
 // Lock is taken and given back.
 type Lock struct {
@@ -24,8 +30,12 @@ type Lock struct {
 // Library is what is timed.
 type Library struct {
 	Lock func(name string) Lock
+	// Kept gives a lock that is held beside many of other names; nil if that is any.
+	Kept func(name string) Lock
 	// Try says whether a lock was taken; nil if the library has none.
 	Try func(name string) (bool, error)
+	// Close ends a session; nil if there is none.
+	Close func() error
 }
 
 func check(err error) {
@@ -41,79 +51,128 @@ func number(index int) int {
 	return number
 }
 
+// hands is where whoever holds writes its number; handed is how often another one stood there in this turn.
+var (
+	hands  *os.File
+	handed atomic.Int64
+)
+
+func note() {
+	if hands == nil {
+		return
+	}
+	var before, own [4]byte
+	binary.LittleEndian.PutUint32(own[:], uint32(os.Getpid()))
+	_, err := hands.ReadAt(before[:], 0)
+	check(err)
+	if before != own {
+		handed.Add(1)
+		_, err = hands.WriteAt(own[:], 0)
+		check(err)
+	}
+}
+
 func (lock Lock) pair() time.Duration {
 	asked := time.Now()
 	check(lock.Lock())
 	waited := time.Since(asked)
+	note()
 	check(lock.Unlock())
 	return waited
 }
 
-func ready() {
-	fmt.Println("ready")
-	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	check(err)
+// answers calls turn for each line that is read, and says what it answers.
+func answers(turn func() any) {
+	lines := ready()
+	for lines.Scan() {
+		answer(turn())
+	}
 }
 
-// timed calls each work again and again. A work says how long it waited.
+func ready() *bufio.Scanner {
+	fmt.Println("ready")
+	return bufio.NewScanner(os.Stdin)
+}
+
+// timed calls each work again and again, in each turn. A work says how long it waited.
 func timed(works []func() time.Duration, millis int) {
-	ready()
-	start, limit := time.Now(), time.Duration(millis)*time.Millisecond
-	waits := make([][]time.Duration, len(works))
-	var all sync.WaitGroup
-	for index, work := range works {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for time.Since(start) < limit {
-				waits[index] = append(waits[index], work())
-			}
-		}()
-	}
-	all.Wait()
-	seconds := time.Since(start).Seconds()
-	var each []time.Duration
-	for _, some := range waits {
-		each = append(each, some...)
-	}
-	sort.Slice(each, func(a, b int) bool { return each[a] < each[b] })
-	at := func(part float64) float64 {
-		if len(each) == 0 {
-			return 0
+	limit := time.Duration(millis) * time.Millisecond
+	answers(func() any {
+		handed.Store(0)
+		start := time.Now()
+		waits := make([][]time.Duration, len(works))
+		var all sync.WaitGroup
+		for index, work := range works {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for time.Since(start) < limit {
+					waits[index] = append(waits[index], work())
+				}
+			}()
 		}
-		return float64(each[min(len(each)-1, int(float64(len(each))*part))].Nanoseconds()) / 1e3
-	}
-	answer(map[string]any{
-		"pairs": len(each), "seconds": seconds,
-		"waits_us": map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1)},
+		all.Wait()
+		return summary(slices.Concat(waits...), time.Since(start))
 	})
 }
 
-func answer(what map[string]any) {
+func summary(waits []time.Duration, took time.Duration) any {
+	slices.Sort(waits)
+	at := func(part float64) float64 {
+		if len(waits) == 0 {
+			return 0
+		}
+		return float64(waits[min(len(waits)-1, int(float64(len(waits))*part))].Nanoseconds()) / 1e3
+	}
+	said := map[string]any{
+		"pairs": len(waits), "seconds": took.Seconds(),
+		"waits_us": map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1)},
+	}
+	if hands != nil {
+		said["handed"] = handed.Load()
+	}
+	return said
+}
+
+func answer(what any) {
 	check(json.NewEncoder(os.Stdout).Encode(what))
+}
+
+// lease is for how long whoever dies still holds.
+func lease() time.Duration {
+	if millis, err := strconv.Atoi(os.Getenv("LEASE_MS")); err == nil {
+		return time.Duration(millis) * time.Millisecond
+	}
+	return 30 * time.Second
 }
 
 // Drive does what the arguments say.
 func Drive(connect func(servers []string) Library) {
 	verb, name := os.Args[1], os.Args[3]
+	if path := os.Getenv("HANDS"); path != "" {
+		var err error
+		hands, err = os.OpenFile(path, os.O_RDWR, 0)
+		check(err)
+	}
 	library := connect(strings.Split(os.Args[2], ","))
-	switch {
-	case verb == "pairs":
-		tasks, millis := number(4), number(5)
-		distinct := len(os.Args) > 6 && os.Args[6] == "distinct"
+	if verb != "hold" {
 		warm := library.Lock(name + "-warm")
 		for i := 0; i < warmUp; i++ {
 			warm.pair()
 		}
+	}
+	switch {
+	case verb == "pairs":
+		distinct := len(os.Args) > 6 && os.Args[6] == "distinct"
 		var works []func() time.Duration
-		for task := 0; task < tasks; task++ {
+		for task := 0; task < number(4); task++ {
 			its := name
 			if distinct {
 				its = fmt.Sprintf("%s-%d", name, task)
 			}
 			works = append(works, library.Lock(its).pair)
 		}
-		timed(works, millis)
+		timed(works, number(5))
 	case verb == "try" && library.Try != nil:
 		held := library.Lock(name)
 		check(held.Lock())
@@ -129,19 +188,38 @@ func Drive(connect func(servers []string) Library) {
 		timed([]func() time.Duration{try}, number(4))
 		check(held.Unlock())
 	case verb == "hold":
+		kept := library.Kept
+		if kept == nil {
+			kept = library.Lock
+		}
 		var locks []Lock
 		for i := 0; i < number(4); i++ {
-			lock := library.Lock(fmt.Sprintf("%s-%d", name, i))
+			lock := kept(fmt.Sprintf("%s-%d", name, i))
 			check(lock.Lock())
 			locks = append(locks, lock)
 		}
-		ready()
+		answers(func() any { return summary(make([]time.Duration, len(locks)), 0) })
+		start := time.Now()
 		for _, lock := range locks {
+			if time.Since(start) > releaseLimit {
+				break
+			}
 			check(lock.Unlock())
 		}
-		answer(map[string]any{"pairs": len(locks), "seconds": 0})
+	case verb == "wait":
+		lock := library.Lock(name)
+		for lines := ready(); lines.Scan(); {
+			asked := time.Now()
+			check(lock.Lock())
+			waited := time.Since(asked)
+			answer(summary([]time.Duration{waited}, waited))
+			check(lock.Unlock())
+		}
 	default:
 		fmt.Fprintf(os.Stderr, "there is no %s of this library\n", verb)
 		os.Exit(3)
+	}
+	if library.Close != nil {
+		check(library.Close())
 	}
 }

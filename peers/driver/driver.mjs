@@ -1,50 +1,82 @@
 // What every peer in JavaScript does: see ../README.md. A library gives its locks; this times them.
+import { openSync, readSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const WARM_UP = 50;
+/** How long whoever holds many locks may give them back before it just ends, in milliseconds. */
+const RELEASE_LIMIT = 2_000;
 const now = () => process.hrtime.bigint();
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-const ready = async () => {
+
+/** For how long whoever dies still holds, in milliseconds. */
+export const lease = Number(process.env.LEASE_MS ?? 30_000);
+
+/** Each line that is read is a turn. */
+const turns = async (turn) => {
   console.log("ready");
-  await lines.next();
+  for await (const _ of lines) console.log(await turn());
+};
+
+/** Where whoever holds writes its number, and how often another one stood there in this turn. */
+const hands = process.env.HANDS ? openSync(process.env.HANDS, "r+") : undefined;
+let handed = 0;
+const note = () => {
+  if (hands === undefined) return;
+  const number = Buffer.alloc(4);
+  readSync(hands, number, 0, 4, 0);
+  if (number.readUInt32LE() === process.pid) return;
+  handed += 1;
+  number.writeUInt32LE(process.pid);
+  writeSync(hands, number, 0, 4, 0);
 };
 
 const pair = (lock) => async () => {
   const asked = now();
   const held = await lock();
   const waited = Number(now() - asked);
+  note();
   await held.release();
   return waited;
 };
 
-/** Calls each work again and again. A work says how long it waited, in nanoseconds. */
-const timed = async (works, millis) => {
-  await ready();
-  const start = now();
-  const elapsed = () => Number(now() - start);
-  const waits = [];
-  const go = async (work) => {
-    while (elapsed() < millis * 1e6) waits.push(await work());
-  };
-  await Promise.all(works.map(go));
-  const seconds = elapsed() / 1e9;
+/** In each turn, calls each work again and again. A work says how long it waited, in nanoseconds. */
+const timed = (works, millis) =>
+  turns(async () => {
+    handed = 0;
+    const start = now();
+    const elapsed = () => Number(now() - start);
+    const waits = [];
+    const go = async (work) => {
+      while (elapsed() < millis * 1e6) waits.push(await work());
+    };
+    await Promise.all(works.map(go));
+    return summary(waits, elapsed());
+  });
+
+/** Both in nanoseconds. */
+const summary = (waits, time) => {
   waits.sort((a, b) => a - b);
   const at = (part) => (waits[Math.min(waits.length - 1, Math.floor(waits.length * part))] ?? 0) / 1e3;
   const waits_us = { p50: at(0.5), p99: at(0.99), max: at(1) };
-  console.log(JSON.stringify({ pairs: waits.length, seconds, waits_us }));
+  return JSON.stringify({ pairs: waits.length, seconds: time / 1e9, waits_us, handed: hands && handed });
 };
 
-/** `connect(servers)` gives `lock(name)`, and `attempt(name)`, which is true if a lock was taken. */
+/**
+ * `connect(servers)` gives `lock(name)`, `kept(name)`, a lock that is kept whatever its lease, and `attempt(name)`,
+ * which is true if a lock was taken.
+ */
 export const main = async (connect) => {
   const [verb, servers, name, ...more] = process.argv.slice(2);
   const library = connect(servers.split(","));
-  if (verb === "pairs") {
+  if (verb !== "hold") {
     const warm = pair(() => library.lock(`${name}-warm`));
     for (let i = 0; i < WARM_UP; i++) await warm();
+  }
+  if (verb === "pairs") {
     const distinct = more[2] === "distinct";
     const names = Array.from({ length: Number(more[0]) }, (_, task) => (distinct ? `${name}-${task}` : name));
     await timed(names.map((name) => pair(() => library.lock(name))), Number(more[1]));
-  } else if (verb === "try" && library.attempt) {
+  } else if (verb === "try") {
     const held = await library.lock(name);
     const attempt = async () => {
       const asked = now();
@@ -55,10 +87,22 @@ export const main = async (connect) => {
     await held.release();
   } else if (verb === "hold") {
     const locks = [];
-    for (let i = 0; i < Number(more[0]); i++) locks.push(await library.lock(`${name}-${i}`));
-    await ready();
-    for (const lock of locks) await lock.release();
-    console.log(JSON.stringify({ pairs: locks.length, seconds: 0 }));
+    for (let i = 0; i < Number(more[0]); i++) locks.push(await library.kept(`${name}-${i}`));
+    await turns(() => summary(locks.map(() => 0), 0));
+    const start = Date.now();
+    for (const lock of locks) {
+      if (Date.now() - start > RELEASE_LIMIT) break;
+      await lock.release();
+    }
+  } else if (verb === "wait") {
+    console.log("ready");
+    for await (const _ of lines) {
+      const asked = now();
+      const held = await library.lock(name);
+      const waited = Number(now() - asked);
+      console.log(summary([waited], waited));
+      await held.release();
+    }
   } else {
     console.error(`there is no ${verb} of this library`);
     process.exit(3);

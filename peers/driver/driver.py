@@ -1,90 +1,168 @@
 """What every peer in Python does: see ../README.md. A library gives its locks; this times them."""
 
+import itertools
 import json
+import os
 import sys
 import threading
 import time
+import traceback
 
 WARM_UP = 50
+# How long whoever holds many locks may give them back before it just ends, in seconds.
+RELEASE_LIMIT = 2
+
+
+def lease():
+    """For how long whoever dies still holds, in seconds."""
+    return int(os.environ.get("LEASE_MS", 30_000)) / 1_000
+
+
+class Hands:
+    """Where whoever holds writes its number, and how often another one stood there in this turn."""
+
+    def __init__(self):
+        path = os.environ.get("HANDS")
+        self.file = os.open(path, os.O_RDWR) if path else None
+        self.own = os.getpid().to_bytes(4, "little")
+        self.count = 0
+
+    def note(self):
+        if self.file is not None and os.pread(self.file, 4, 0) != self.own:
+            self.count += 1
+            os.pwrite(self.file, self.own, 0)
+
+
+HANDS = Hands()
 
 
 def say(what):
     print(what, flush=True)
 
 
-def summary(waits):
-    """Percentiles in microseconds of what was waited for, in nanoseconds."""
+def summary(waits, time):
+    """Both in nanoseconds."""
     waits.sort()
     at = lambda part: waits[min(len(waits) - 1, int(len(waits) * part))] / 1_000 if waits else 0
-    return {"p50": at(0.5), "p99": at(0.99), "max": at(1.0)}
+    waits_us = {"p50": at(0.5), "p99": at(0.99), "max": at(1.0)}
+    handed = HANDS.count if HANDS.file is not None else None
+    return json.dumps({"pairs": len(waits), "seconds": time / 1e9, "waits_us": waits_us, "handed": handed})
+
+
+def turns(turn):
+    """Each line that is read is a turn."""
+    say("ready")
+    for _ in iter(sys.stdin.readline, ""):
+        say(turn())
 
 
 def timed(works, millis):
-    """Calls each work again and again in a thread of its own. A work says how long it waited, in nanoseconds."""
-    say("ready")
-    sys.stdin.readline()
-    begin = time.monotonic_ns()
-    waits = [[] for _ in works]
+    """In each turn, calls each work again and again in a thread of its own. A work says how long it waited, in
+    nanoseconds, or nothing."""
 
-    def go(work, waits):
-        while time.monotonic_ns() - begin < millis * 1_000_000:
-            waits.append(work())
+    over = lambda begin: time.monotonic_ns() - begin >= millis * 1_000_000
 
-    threads = [threading.Thread(target=go, args=pair) for pair in list(zip(works, waits))[1:]]
-    for thread in threads:
-        thread.start()
-    go(works[0], waits[0])
-    for thread in threads:
-        thread.join()
-    seconds = (time.monotonic_ns() - begin) / 1e9
-    each = [wait for some in waits for wait in some]
-    say(json.dumps({"pairs": len(each), "seconds": seconds, "waits_us": summary(each)}))
+    def go(work, begin, waits):
+        try:
+            while not over(begin):
+                waited = work(lambda: over(begin))
+                # Whoever had nothing when the time was over has waited for nothing.
+                if waited is not None:
+                    waits.append(waited)
+        except Exception:
+            traceback.print_exc()
+            os._exit(1)
+
+    def turn():
+        HANDS.count = 0
+        begin = time.monotonic_ns()
+        waits = [[] for _ in works]
+        threads = [threading.Thread(target=go, args=(work, begin, its)) for work, its in zip(works, waits)]
+        for thread in threads[1:]:
+            thread.start()
+        threads[0].run()
+        for thread in threads[1:]:
+            thread.join()
+        return summary([wait for its in waits for wait in its], time.monotonic_ns() - begin)
+
+    turns(turn)
 
 
-def pair(lock):
-    def work():
-        asked = time.monotonic_ns()
-        lock.acquire()
-        waited = time.monotonic_ns() - asked
-        lock.release()
+def wait_for(lock, over=lambda: False):
+    """Takes a lock, and says how long it waited: a library that gave up is asked again until it is over."""
+    asked = time.monotonic_ns()
+    while not lock.acquire():
+        if over():
+            return None
+    return time.monotonic_ns() - asked
+
+
+def pair(*locks, turn=0):
+    """Of the locks of a read-write lock, to read and to write, the second has every tenth turn."""
+    turn = itertools.count(turn)
+
+    def work(over):
+        lock = locks[-1] if next(turn) % 10 == 9 else locks[0]
+        waited = wait_for(lock, over)
+        if waited is not None:
+            HANDS.note()
+            lock.release()
         return waited
 
     return work
 
 
 def main(connect):
-    """`connect(servers)` gives an object with `lock(name)`, and `attempt(name)` if a busy lock can be tried."""
+    """`connect(servers)` gives an object with `lock(name)`, and if the library has such a thing `kept(name)`, a lock
+    that is kept whatever its lease, `attempt(name)`, to try a busy lock, `read_write(name)`, the two locks of a
+    read-write lock, and `close()`, which ends a session."""
     verb, servers, name, *more = sys.argv[1:]
     library = connect(servers.split(","))
-    if verb == "pairs":
-        tasks, millis, distinct = int(more[0]), int(more[1]), more[2:] == ["distinct"]
+    if verb != "hold":
         warm = pair(library.lock(name + "-warm"))
         for _ in range(WARM_UP):
-            warm()
+            warm(lambda: False)
+    if verb == "pairs":
+        tasks, millis, distinct = int(more[0]), int(more[1]), more[2:] == ["distinct"]
         names = [f"{name}-{task}" if distinct else name for task in range(tasks)]
         timed([pair(library.lock(name)) for name in names], millis)
+    elif verb == "read" and hasattr(library, "read_write"):
+        tasks, millis = int(more[0]), int(more[1])
+        timed([pair(*library.read_write(name), turn=task) for task in range(tasks)], millis)
     elif verb == "try" and hasattr(library, "attempt"):
         held = library.lock(name)
-        held.acquire()
+        wait_for(held)
         attempt = library.attempt(name)
 
-        def work():
+        def work(_over):
             asked = time.monotonic_ns()
             if attempt():
-                raise SystemExit("a lock that is held was taken")
+                raise ValueError("a lock that is held was taken")
             return time.monotonic_ns() - asked
 
         timed([work], int(more[0]))
         held.release()
     elif verb == "hold":
-        locks = [library.lock(f"{name}-{number}") for number in range(int(more[0]))]
+        kept = getattr(library, "kept", library.lock)
+        locks = [kept(f"{name}-{number}") for number in range(int(more[0]))]
         for lock in locks:
-            lock.acquire()
-        say("ready")
-        sys.stdin.readline()
+            wait_for(lock)
+        turns(lambda: summary([0] * len(locks), 0))
+        begin = time.monotonic()
         for lock in locks:
+            if time.monotonic() - begin > RELEASE_LIMIT:
+                break
             lock.release()
-        say(json.dumps({"pairs": len(locks), "seconds": 0}))
+    elif verb == "wait":
+        lock = library.lock(name)
+        say("ready")
+        for _ in iter(sys.stdin.readline, ""):
+            waited = wait_for(lock)
+            say(summary([waited], waited))
+            lock.release()
     else:
         print(f"there is no {verb} of this library", file=sys.stderr)
         raise SystemExit(3)
+    getattr(library, "close", lambda: None)()
+    # Some libraries leave threads behind.
+    os._exit(0)

@@ -16,40 +16,40 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-func session(endpoint string) *concurrency.Session {
+func session(endpoint string, ttl int) *concurrency.Session {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second})
 	check(err)
-	session, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
 	check(err)
 	return session
 }
 
 func connect(servers []string) Library {
 	ctx := context.Background()
-	return Library{
-		Lock: func(name string) Lock {
-			// A session has one place in a line: each lock needs one of its own to wait for another.
-			mutex := concurrency.NewMutex(session(servers[0]), name)
-			return Lock{func() error { return mutex.Lock(ctx) }, func() error { return mutex.Unlock(ctx) }}
-		},
-		Try: tries(servers[0]),
+	ours := func() *concurrency.Session { return session(servers[0], int((lease()+time.Second-1)/time.Second)) }
+	mutex := func(session *concurrency.Session, name string) Lock {
+		mutex := concurrency.NewMutex(session, name)
+		return Lock{func() error { return mutex.Lock(ctx) }, func() error { return mutex.Unlock(ctx) }}
 	}
-}
-
-func tries(server string) func(name string) (bool, error) {
-	session := session(server)
-	return func(name string) (bool, error) {
-		err := concurrency.NewMutex(session, name).TryLock(context.Background())
-		if errors.Is(err, concurrency.ErrLocked) {
-			return false, nil
-		}
-		return err == nil, err
+	shared := ours()
+	return Library{
+		// A session has one place in a line: each lock needs one of its own to wait for another.
+		Lock: func(name string) Lock { return mutex(ours(), name) },
+		Kept: func(name string) Lock { return mutex(shared, name) },
+		Try: func(name string) (bool, error) {
+			err := concurrency.NewMutex(shared, name).TryLock(ctx)
+			if errors.Is(err, concurrency.ErrLocked) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Close: shared.Close,
 	}
 }
 
 func main() {
 	if len(os.Args) == 5 && os.Args[1] == "turns" {
-		turns(concurrency.NewMutex(session(os.Args[2]), os.Args[3]), os.Args[4])
+		turns(concurrency.NewMutex(session(os.Args[2], 10), os.Args[3]), os.Args[4])
 	}
 	Drive(connect)
 }

@@ -1,4 +1,4 @@
-"""kazoo: its lock, under one session."""
+"""kazoo: its locks, under one session."""
 
 import driver
 from kazoo.client import KazooClient
@@ -6,7 +6,7 @@ from kazoo.client import KazooClient
 
 class Kazoo:
     def __init__(self, servers):
-        self.client = KazooClient(hosts=",".join(servers), timeout=15)
+        self.client = KazooClient(hosts=",".join(servers), timeout=driver.lease())
         self.client.start()
 
     def lock(self, name):
@@ -15,6 +15,12 @@ class Kazoo:
     def attempt(self, name):
         lock = self.lock(name)
         return lambda: lock.acquire(blocking=False)
+
+    def read_write(self, name):
+        return self.client.ReadLock("/" + name), self.client.WriteLock("/" + name)
+
+    def close(self):
+        self.client.stop()
 
 
 driver.main(Kazoo)

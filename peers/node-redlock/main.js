@@ -1,6 +1,6 @@
 // node-redlock, on one server or several that vote.
 import { createRequire } from "node:module";
-import { main } from "./driver.mjs";
+import { lease, main } from "./driver.mjs";
 
 const require = createRequire(import.meta.url);
 const Redis = require("ioredis");
@@ -15,10 +15,18 @@ main((servers) => {
   const patient = new Redlock(clients, { retryCount: -1 });
   const once = new Redlock(clients, { retryCount: 0 });
   return {
-    lock: (name) => patient.acquire([name], 30_000),
+    lock: (name) => patient.acquire([name], lease),
+    // `using` renews as long as its routine runs.
+    kept: (name) =>
+      new Promise((resolve, reject) => {
+        const routine = () =>
+          new Promise((end) => resolve({ release: () => (end(), using) }));
+        const using = patient.using([name], lease, routine);
+        using.catch(reject);
+      }),
     attempt: async (name) => {
       try {
-        await once.acquire([name], 30_000);
+        await once.acquire([name], lease);
         return true;
       } catch (error) {
         if (error instanceof ExecutionError) return false;

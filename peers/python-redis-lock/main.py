@@ -1,8 +1,14 @@
 """python-redis-lock, which wakes whoever waits by a list."""
 
+import logging
+import math
+
 import driver
 import redis_lock
 from redis import Redis
+
+# Each try that fails is a warning, and all of them would be printed.
+logging.getLogger("redis_lock").setLevel(logging.ERROR)
 
 
 class PythonRedisLock:
@@ -10,7 +16,11 @@ class PythonRedisLock:
         self.redis = Redis.from_url(f"redis://{servers[0]}")
 
     def lock(self, name):
-        return redis_lock.Lock(self.redis, name, expire=30, auto_renewal=False)
+        # Whole seconds only.
+        return redis_lock.Lock(self.redis, name, expire=math.ceil(driver.lease()), auto_renewal=False)
+
+    def kept(self, name):
+        return redis_lock.Lock(self.redis, name, expire=math.ceil(driver.lease()), auto_renewal=True)
 
     def attempt(self, name):
         lock = self.lock(name)

@@ -9,7 +9,7 @@ class RedisPy:
         self.redis = Redis.from_url(f"redis://{servers[0]}")
 
     def lock(self, name):
-        return self.redis.lock(name, timeout=30)
+        return self.redis.lock(name, timeout=driver.lease())
 
     def attempt(self, name):
         lock = self.lock(name)

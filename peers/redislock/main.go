@@ -12,7 +12,7 @@ import (
 
 func connect(servers []string) Library {
 	client := redislock.New(goredis.NewClient(&goredis.Options{Addr: servers[0]}))
-	ctx, ttl := context.Background(), 30*time.Second
+	ctx, ttl := context.Background(), lease()
 	return Library{
 		Lock: func(name string) Lock {
 			var held *redislock.Lock
@@ -22,7 +22,8 @@ func connect(servers []string) Library {
 				func() (err error) {
 					for {
 						held, err = client.Obtain(ctx, name, ttl, waiting)
-						if !errors.Is(err, redislock.ErrNotObtained) {
+						// It gives up after the lease.
+						if !errors.Is(err, redislock.ErrNotObtained) && !errors.Is(err, context.DeadlineExceeded) {
 							return
 						}
 					}

@@ -3,7 +3,6 @@ package main
 
 import (
 	"errors"
-	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis"
@@ -17,7 +16,7 @@ func connect(servers []string) Library {
 		pools = append(pools, pool.NewPool(goredis.NewClient(&goredis.Options{Addr: server})))
 	}
 	sync := redsync.New(pools...)
-	expiry := redsync.WithExpiry(30 * time.Second)
+	expiry := redsync.WithExpiry(lease())
 	return Library{
 		Lock: func(name string) Lock {
 			// As often as it takes: others give up after 32 tries.

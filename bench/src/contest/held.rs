@@ -106,10 +106,9 @@ fn watch_all<'a>(
     let can = |contestant: &&Contestant| contestant.kind != Kind::Peer || locks <= MOST_LOCKS_OF_PEERS;
     let watch = |contestant: &'a Contestant| {
         progress.show(&format!("{scenario}: {} takes {locks} locks", contestant.name));
-        let watched = if contestant.renews {
-            watch(scenario, stand, contestant, locks, effort)
-        } else {
-            Err(Absent::Because("it renews nothing by itself: held for one lease only".to_owned()))
+        let watched = match contestant.holds {
+            Ok(()) => watch(scenario, stand, contestant, locks, effort),
+            Err(why) => Err(Absent::Because(why.to_owned())),
         };
         (contestant, watched)
     };

@@ -19,9 +19,12 @@ pub(super) struct Peer {
     environment: &'static [(&'static str, &'static str)],
     /// Told a URL instead of an address.
     pub(super) by_url: bool,
-    /// Renews what it holds by itself: only then it can hold anything for longer than its lease.
-    pub(super) renews: bool,
+    /// Whether it can hold many locks for longer than a lease, or why not.
+    pub(super) holds: Result<(), &'static str>,
 }
+
+pub(super) const ONE_LEASE: Result<(), &str> = Err("it renews nothing by itself: held for one lease only");
+pub(super) const FEW_CONNECTIONS: Result<(), &str> = Err("it needs a connection for each lock");
 
 const GO: &[&[&str]] = &[&["go", "build", "-o", "peer", "."]];
 const MAVEN: &[&[&str]] = &[&["mvn", "-q", "-B", "package"]];
@@ -51,7 +54,7 @@ const fn rust(name: &'static str, run: &'static [&'static str]) -> Peer {
 }
 
 const PEER: Peer =
-    Peer { name: "", folder: "", make: &[], run: &[], environment: &[], by_url: false, renews: false };
+    Peer { name: "", folder: "", make: &[], run: &[], environment: &[], by_url: false, holds: ONE_LEASE };
 
 impl Peer {
     const fn named(self, name: &'static str) -> Self {
@@ -63,7 +66,11 @@ impl Peer {
     }
 
     const fn renews(self) -> Self {
-        Self { renews: true, ..self }
+        Self { holds: Ok(()), ..self }
+    }
+
+    const fn holds_few(self) -> Self {
+        Self { holds: FEW_CONNECTIONS, ..self }
     }
 
     /// The same program, used in another way.
@@ -73,8 +80,11 @@ impl Peer {
 }
 
 const DISTRIBUTED_LOCK: Peer = rust("distributed-lock", &["target/release/distributed-lock-peer"]).by_url();
-const NODE_REDLOCK: Peer = Peer { run: &["node", "main.js"], make: NODE, ..PEER }.named("node-redlock");
-const RSLOCK: Peer = rust("rslock", &["target/release/rslock-peer"]);
+const NODE_REDLOCK: Peer =
+    Peer { run: &["node", "main.js"], make: NODE, ..PEER }.named("node-redlock").renews();
+const RSLOCK: Peer = rust("rslock", &["target/release/rslock-peer"]).renews();
+const SHEDLOCK: Peer =
+    java("shedlock", &["java", "-Xmx256m", "-cp", "target/shedlock-peer.jar:target/jars/*", "Peer"]).by_url();
 const SQLX: Peer = rust("sqlx-advisory", &["target/release/sqlx-advisory"]).by_url();
 
 pub(super) const FILE: &[Peer] =
@@ -107,12 +117,13 @@ pub(super) const ZOOKEEPER: &[Peer] = &[
 ];
 
 pub(super) const POSTGRES: &[Peer] = &[
-    SQLX.renews(),
-    SQLX.with("sqlx-advisory, no pool", &[("SQLX_POOL", "off")]).renews(),
-    DISTRIBUTED_LOCK.renews(),
+    SQLX.holds_few(),
+    SQLX.with("sqlx-advisory, no pool", &[("SQLX_POOL", "off")]).holds_few(),
+    DISTRIBUTED_LOCK.holds_few(),
+    SHEDLOCK,
 ];
 
-pub(super) const MYSQL: &[Peer] = &[DISTRIBUTED_LOCK.renews()];
+pub(super) const MYSQL: &[Peer] = &[DISTRIBUTED_LOCK.holds_few(), SHEDLOCK];
 
 impl Peer {
     /// Makes the program, in `target/peers/`. The error says what is missing.

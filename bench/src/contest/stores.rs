@@ -6,7 +6,7 @@ use test_servers::{Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
 
 use super::{
     Effort, machine,
-    peers::{self, Peer},
+    peers::{self, FEW_CONNECTIONS, ONE_LEASE, Peer},
     program::{Absent, Launch},
     progress::Progress,
     results::Kind,
@@ -30,12 +30,12 @@ pub(super) struct Store {
     lacks: &'static [&'static str],
 }
 
-/// The word for our own program, its name, and whether it holds for as long as it likes.
-type ByHand = (&'static str, &'static str, bool);
+/// The word for our own program, its name, and whether it can hold many locks.
+type ByHand = (&'static str, &'static str, Result<(), &'static str>);
 
-const MAP: ByHand = ("map", "map of tokio mutexes", true);
-const POLLED_ROW: ByHand = ("polled-row", "row polled every 100 ms", false);
-const GET_LOCK: ByHand = ("get-lock", "GET_LOCK", true);
+const MAP: ByHand = ("map", "map of tokio mutexes", Ok(()));
+const POLLED_ROW: ByHand = ("polled-row", "row polled every 100 ms", ONE_LEASE);
+const GET_LOCK: ByHand = ("get-lock", "GET_LOCK", FEW_CONNECTIONS);
 
 /// All of them.
 pub(super) const STORES: &[Store] = &[
@@ -205,8 +205,8 @@ pub(super) struct Contestant {
     pub(super) launch: Result<Launch, Absent>,
     /// As it is told.
     pub(super) servers: String,
-    /// Whether it can hold for longer than its lease.
-    pub(super) renews: bool,
+    /// Whether it can hold many locks for longer than a lease, or why not.
+    pub(super) holds: Result<(), &'static str>,
 }
 
 impl Store {
@@ -217,27 +217,27 @@ impl Store {
 
     /// Ours first, then the bare commands, then the others.
     pub(super) fn contestants(&self, stand: &Stand, peers: bool, progress: &Progress) -> Vec<Contestant> {
-        let own = |word: &str, name: &str, kind, servers: &str, renews| Contestant {
+        let own = |word: &str, name: &str, kind, servers: &str, holds| Contestant {
             name: name.to_owned(),
             kind,
             launch: own_program(word, stand.threads).map_err(Absent::Because),
             servers: servers.to_owned(),
-            renews,
+            holds,
         };
         let bare = if self.name == "redlock" { "ours" } else { "bare" };
         let mut all = vec![
-            own("ours", "tidelock", Kind::Ours, &stand.url, true),
-            own(bare, "bare commands", Kind::Bare, &stand.bare, true),
+            own("ours", "tidelock", Kind::Ours, &stand.url, Ok(())),
+            own(bare, "bare commands", Kind::Bare, &stand.bare, Ok(())),
         ];
         let by_hand = self.by_hand.iter();
-        all.extend(by_hand.map(|(word, name, renews)| own(word, name, Kind::Peer, &stand.bare, *renews)));
+        all.extend(by_hand.map(|(word, name, holds)| own(word, name, Kind::Peer, &stand.bare, *holds)));
         for peer in self.peers.iter().filter(|_| peers) {
             all.push(Contestant {
                 name: peer.name.to_owned(),
                 kind: Kind::Peer,
                 launch: peer.prepare(progress).map_err(|why| Absent::Because(format!("missing: {why}"))),
                 servers: if peer.by_url { &stand.bare } else { &stand.addresses }.clone(),
-                renews: peer.renews,
+                holds: peer.holds,
             });
         }
         all

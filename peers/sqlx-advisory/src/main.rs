@@ -1,54 +1,93 @@
-//! sqlx: `PgAdvisoryLock`. See `peers/README.md` for what is asked and answered.
+//! sqlx: `PgAdvisoryLock`, on connections of a pool as its documentation shows; with `SQLX_POOL=off` each task has a
+//! connection of its own.
 
-use std::{
-    error::Error,
-    io::BufRead,
-    process::ExitCode,
-    time::{Duration, Instant},
+use driver::{Answer, AnyLock, Library, Lock};
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
+    postgres::{PgAdvisoryLock, PgAdvisoryLockGuard},
 };
+use tokio::sync::Mutex;
 
-use sqlx::{Connection, PgConnection, postgres::PgAdvisoryLock};
-use tokio::task::JoinSet;
+mod driver;
 
-/// What ends a program whose library has no such thing.
-const NO_SUCH_THING: u8 = 3;
+struct Sqlx {
+    pool: PgPool,
+    /// Where the connections of tasks lead that have their own, and the one of whoever tries.
+    own: Option<(String, Mutex<PgConnection>)>,
+}
+
+struct Pooled {
+    pool: PgPool,
+    lock: PgAdvisoryLock,
+    held: Option<PgAdvisoryLockGuard<PoolConnection<Postgres>>>,
+}
+
+impl Lock for Pooled {
+    async fn lock(&mut self) -> Answer {
+        self.held = Some(self.lock.acquire(self.pool.acquire().await?).await?);
+        Ok(())
+    }
+
+    async fn unlock(&mut self) -> Answer {
+        if let Some(guard) = self.held.take() {
+            guard.release_now().await?;
+        }
+        Ok(())
+    }
+}
+
+struct Own {
+    connection: Option<PgConnection>,
+    lock: PgAdvisoryLock,
+    held: Option<PgAdvisoryLockGuard<PgConnection>>,
+}
+
+impl Lock for Own {
+    async fn lock(&mut self) -> Answer {
+        let connection = self.connection.take().ok_or("the connection is gone")?;
+        self.held = Some(self.lock.acquire(connection).await?);
+        Ok(())
+    }
+
+    async fn unlock(&mut self) -> Answer {
+        if let Some(guard) = self.held.take() {
+            self.connection = Some(guard.release_now().await?);
+        }
+        Ok(())
+    }
+}
+
+impl Library for Sqlx {
+    async fn connect(servers: &str) -> Answer<Self> {
+        let own = if std::env::var("SQLX_POOL").is_ok_and(|pool| pool == "off") {
+            Some((servers.to_owned(), Mutex::new(PgConnection::connect(servers).await?)))
+        } else {
+            None
+        };
+        Ok(Self { pool: PgPool::connect_lazy(servers)?, own })
+    }
+
+    async fn lock(&self, name: &str) -> Answer<Box<dyn AnyLock>> {
+        let lock = PgAdvisoryLock::new(name);
+        Ok(match &self.own {
+            Some((url, _)) => {
+                Box::new(Own { connection: Some(PgConnection::connect(url).await?), lock, held: None })
+            }
+            None => Box::new(Pooled { pool: self.pool.clone(), lock, held: None }),
+        })
+    }
+
+    async fn attempt(&self, name: &str) -> Answer<bool> {
+        let lock = PgAdvisoryLock::new(name);
+        Ok(match &self.own {
+            Some((_, own)) => lock.try_acquire(&mut *own.lock().await).await?.is_left(),
+            None => lock.try_acquire(self.pool.acquire().await?).await?.is_left(),
+        })
+    }
+}
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let ["pairs", url, name, tasks, millis, rest @ ..] = &*words else {
-        return Ok(ExitCode::from(NO_SUCH_THING));
-    };
-    let limit = Duration::from_millis(millis.parse()?);
-    let mut connections = Vec::new();
-    for task in 0..tasks.parse()? {
-        let name: String = if rest.contains(&"distinct") { format!("{name}/{task}") } else { (*name).to_owned() };
-        connections.push((PgConnection::connect(url).await?, PgAdvisoryLock::new(name)));
-    }
-    println!("ready");
-    std::io::stdin().lock().read_line(&mut String::new())?;
-    let (start, mut tasks) = (Instant::now(), JoinSet::new());
-    for (mut connection, lock) in connections {
-        tasks.spawn(async move {
-            let mut waits = Vec::new();
-            while start.elapsed() < limit {
-                let asked = Instant::now();
-                let guard = lock.acquire(&mut connection).await?;
-                waits.push(asked.elapsed().as_secs_f64() * 1e6);
-                guard.release_now().await?;
-            }
-            Ok::<_, sqlx::Error>(waits)
-        });
-    }
-    let mut waits = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        waits.extend(done??);
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    waits.sort_by(f64::total_cmp);
-    let at = |part: f64| waits.get((waits.len() as f64 * part) as usize).or(waits.last()).copied().unwrap_or(0.0);
-    let waits_us = serde_json::json!({ "p50": at(0.5), "p99": at(0.99), "max": at(1.0) });
-    println!("{}", serde_json::json!({ "pairs": waits.len(), "seconds": seconds, "waits_us": waits_us }));
-    Ok(ExitCode::SUCCESS)
+async fn main() {
+    driver::main::<Sqlx>().await
 }

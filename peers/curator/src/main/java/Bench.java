@@ -10,8 +10,9 @@ import java.util.concurrent.TimeUnit;
 /** Curator: InterProcessMutex and InterProcessReadWriteLock. */
 public class Bench {
     public static void main(String[] args) throws Exception {
+        int session = (int) Driver.leaseMillis();
         CuratorFramework client =
-                CuratorFrameworkFactory.newClient(args[1], 15_000, 15_000, new ExponentialBackoffRetry(100, 10));
+                CuratorFrameworkFactory.newClient(args[1], session, 15_000, new ExponentialBackoffRetry(100, 10));
         client.start();
         client.blockUntilConnected();
         Driver.main(new Driver.Library() {

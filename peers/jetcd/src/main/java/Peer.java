@@ -9,11 +9,27 @@ public class Peer {
     public static void main(String[] args) throws Exception {
         Client client = Client.builder().endpoints("http://" + args[1]).build();
         Driver.main(new Driver.Library() {
+            private Long shared;
+
+            private long lease() throws Exception {
+                long its = client.getLeaseClient().grant((Driver.leaseMillis() + 999) / 1000).get().getID();
+                client.getLeaseClient().keepAlive(its, Observers.observer(response -> { }));
+                return its;
+            }
+
             @Override
             public Driver.Lock lock(String name) throws Exception {
                 // A lease has one place in a line: each lock of a name needs one of its own to wait for another.
-                long its = client.getLeaseClient().grant(30).get().getID();
-                client.getLeaseClient().keepAlive(its, Observers.observer(response -> { }));
+                return lock(name, lease());
+            }
+
+            @Override
+            public Driver.Lock kept(String name) throws Exception {
+                shared = shared == null ? lease() : shared;
+                return lock(name, shared);
+            }
+
+            private Driver.Lock lock(String name, long its) {
                 ByteSequence key = ByteSequence.from(name, StandardCharsets.UTF_8);
                 return new Driver.Lock() {
                     private ByteSequence held;
@@ -31,7 +47,10 @@ public class Peer {
             }
 
             @Override
-            public void close() {
+            public void close() throws Exception {
+                if (shared != null) {
+                    client.getLeaseClient().revoke(shared).get();
+                }
                 client.close();
             }
         }, args);

@@ -10,6 +10,7 @@ import org.redisson.config.Config;
 public class Peer {
     public static void main(String[] args) throws Exception {
         Config config = new Config();
+        config.setLockWatchdogTimeout(Driver.leaseMillis());
         config.useSingleServer().setAddress("redis://" + args[1]);
         RedissonClient client = Redisson.create(config);
         Driver.main(new Driver.Library() {
@@ -19,13 +20,8 @@ public class Peer {
             }
 
             @Override
-            public boolean attempt(String name) throws Exception {
-                // Another thread: whoever holds would come in again.
-                boolean[] taken = {false};
-                Thread thread = new Thread(() -> taken[0] = client.getLock(name).tryLock());
-                thread.start();
-                thread.join();
-                return taken[0];
+            public boolean attempt(String name) {
+                return client.getLock(name).tryLock();
             }
 
             @Override
