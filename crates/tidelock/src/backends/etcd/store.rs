@@ -1,7 +1,7 @@
 //! The verbs.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -85,10 +85,18 @@ impl EtcdStore {
                     return Err(failure);
                 }
                 Ok(entered @ (Entered::Busy | Entered::Refused(_))) => {
+                    if ask == Ask::Try {
+                        self.table().tried(&claim.name, true);
+                    }
                     self.withdraw(claim).await?;
                     return Ok(entered);
                 }
-                Ok(entered) => return Ok(entered),
+                Ok(entered) => {
+                    if ask == Ask::Try {
+                        self.table().tried(&claim.name, false);
+                    }
+                    return Ok(entered);
+                }
             }
         }
         Err(Failure::unknown("its leases end as soon as they are granted"))
@@ -101,6 +109,11 @@ impl EtcdStore {
         key: &[u8],
         lease: i64,
     ) -> Result<Entered, Missed> {
+        if ask == Ask::Try && self.table().is_busy(&claim.name) {
+            // Most likely it still is: that costs a server no write.
+            let line = self.read_line(&claim.name).await?;
+            return self.try_enter(claim, line, key, lease).await;
+        }
         let first = self.entering(claim, ask, key, lease);
         let answered = if self.leases.is_fresh(lease, claim.ttl) {
             self.servers.ask(first).await?
@@ -333,8 +346,16 @@ impl EtcdStore {
             let is_kept = self.leases.keep(lease, ttl).await?;
             Ok(is_kept.then_some(lease))
         }));
-        let kept = kept.await.into_iter().collect::<Result<Vec<_>, Failure>>()?;
-        let mut names: Vec<_> = claims.iter().map(|claim| &claim.name).collect();
+        let kept = kept.await.into_iter().collect::<Result<HashSet<_>, Failure>>()?;
+        // Of a hold whose key is watched nothing else is to be known.
+        let watched: HashMap<ClaimId, i64> = {
+            let table = self.table();
+            let is_kept = |claim: &Claim| kept.contains(&table.lease_of(claim));
+            let hold = |claim: &Arc<Claim>| Some((claim.id, table.watched_hold(claim)?));
+            claims.iter().filter(|claim| is_kept(claim)).filter_map(hold).collect()
+        };
+        let unwatched = claims.iter().filter(|claim| !watched.contains_key(&claim.id));
+        let mut names: Vec<_> = unwatched.map(|claim| &claim.name).collect();
         names.sort();
         names.dedup();
         let lines = self.read_lines(names.iter().copied()).await?;
@@ -348,6 +369,10 @@ impl EtcdStore {
             .collect();
         let mut standings = Vec::with_capacity(claims.len());
         for claim in claims {
+            if let Some(epoch) = watched.get(&claim.id) {
+                standings.push(Standing::Held(grant(claim, *epoch, 0)));
+                continue;
+            }
             let Some((seen, order, at)) = lines.get(&claim.name) else { continue };
             let me = seen.iter().find(|seen| seen.id == claim.id);
             standings.push(match self.stand(claim, seen, order, *at).await? {

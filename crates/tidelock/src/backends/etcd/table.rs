@@ -40,6 +40,8 @@ const YOUNG: Duration = Duration::from_millis(100);
 const LINGER: Duration = Duration::from_secs(2);
 /// After how long a claim is given back once more that is still there.
 const UNLEFT: Duration = Duration::from_secs(10);
+/// How many busy lines are remembered.
+const BUSY: usize = 1_024;
 /// How many events a watch remembers, for answers that they overtook.
 const RECENT: usize = 64;
 
@@ -58,6 +60,8 @@ pub(super) struct Table {
     unleft: VecDeque<(Moment, Name, ClaimId)>,
     /// Lines that have to be read again.
     stale: HashSet<Name>,
+    /// Lines that were busy when they were last tried.
+    busy: HashSet<Name>,
     /// Claims whose key was deleted by somebody else.
     vanished: Vec<(Name, ClaimId)>,
     news: VecDeque<News>,
@@ -127,6 +131,33 @@ impl Table {
     pub(super) fn lease_of(&self, claim: &Claim) -> Option<i64> {
         let mine = self.lines.get(&claim.name)?.mine.get(&claim.id)?;
         Some(mine.lease).filter(|lease| *lease != 0)
+    }
+
+    /// The epoch of a hold whose key is watched: had somebody deleted it, that would have been heard.
+    pub(super) fn watched_hold(&self, claim: &Claim) -> Option<i64> {
+        let line = self.lines.get(&claim.name)?;
+        let mine = line.mine.get(&claim.id)?;
+        let State::Held(epoch) = mine.state else { return None };
+        let watch = self.watches.get(&line.whole.or_else(|| line.single.get(&mine.key).copied())?)?;
+        (self.stream.is_some() && watch.covers? <= mine.known_at).then_some(epoch)
+    }
+
+    /// Whether the last try of a line found it busy.
+    pub(super) fn is_busy(&self, name: &Name) -> bool {
+        self.busy.contains(name)
+    }
+
+    /// What a try found.
+    pub(super) fn tried(&mut self, name: &Name, is_busy: bool) {
+        if !is_busy {
+            self.busy.remove(name);
+        } else if !self.busy.contains(name) {
+            if self.busy.len() >= BUSY {
+                // It only says what to ask first.
+                self.busy.clear();
+            }
+            self.busy.insert(name.clone());
+        }
     }
 
     /// Our claims in a line that have been answered.

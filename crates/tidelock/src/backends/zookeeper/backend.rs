@@ -54,7 +54,7 @@ impl ZookeeperBackend {
             reentry: true,
             permits: Ok(()),
             min_ttl: MIN_TTL,
-            renew_batch: 128,
+            renew_batch: 1_000,
         };
         let store = ZkStore::new(config, tell, todo);
         drop(backends::attend(attend(Arc::downgrade(&store), queue)));

@@ -70,10 +70,8 @@ enum Question {
     Gone,
     /// It is of another client, and may outlive that.
     Ticket,
-    Held {
-        own: Option<Answer>,
-        line: Answer,
-    },
+    /// Its own node, unless that is watched: then the server has said so if it is gone.
+    Held(Option<Answer>),
     Left(Answer),
     /// The line with this number was listed.
     Waiting(usize),
@@ -206,7 +204,7 @@ impl ZkStore {
         // A server answers reads though it lost its leader; with this it has to have heard from that.
         let mut confirmed = HashMap::new();
         for (session, answer) in shared.synced {
-            confirmed.insert(session, answer.await);
+            confirmed.insert(session, answer.on_connection().await);
         }
         let mut lines = Vec::with_capacity(shared.listed.len());
         for (_, _, answer) in shared.listed {
@@ -217,10 +215,11 @@ impl ZkStore {
         let mut failure = None;
         for (claim, (session, question)) in claims.iter().zip(asked) {
             let standing = match confirmed.get(&session) {
-                Some(Err(ZkError::Expired)) if !claim.detached => Ok(Standing::Gone),
-                Some(Err(ZkError::Expired)) => self.renew_ticket(claim).await,
-                Some(Err(error)) => Err(error.clone()),
-                Some(Ok(_)) | None => self.standing(claim, question, &lines).await,
+                Some((Err(ZkError::Expired), _)) if !claim.detached => Ok(Standing::Gone),
+                Some((Err(ZkError::Expired), _)) => self.renew_ticket(claim).await,
+                Some((Err(error), _)) => Err(error.clone()),
+                Some((Ok(_), connection)) => self.standing(claim, question, &lines, *connection).await,
+                None => self.standing(claim, question, &lines, 0).await,
             };
             standings.push(match standing {
                 Err(ZkError::Expired) => Standing::Gone,
@@ -251,10 +250,9 @@ impl ZkStore {
             Phase::Held if entry.stays() => {
                 Question::Left(session.ask(Request::set_data(&entry.nodes[0], &super::view::data(claim), -1)))
             }
-            Phase::Held => Question::Held {
-                own: (!entry.is_watched()).then(|| session.ask(Request::get_data(&entry.nodes[0], true))),
-                line: session.ask(Request::exists(&entry.parent, false)),
-            },
+            Phase::Held => Question::Held(
+                (!entry.is_watched()).then(|| session.ask(Request::get_data(&entry.nodes[0], true))),
+            ),
             Phase::Waiting => {
                 let is_same = |(key, parent, _): &(u64, Arc<str>, Answer)| {
                     *key == session.key && *parent == entry.parent
@@ -272,18 +270,27 @@ impl ZkStore {
         (session.key, question)
     }
 
-    /// How a claim stands, from what was asked about it.
+    /// How a claim stands, from what was asked about it. Its session was confirmed on that connection.
     async fn standing(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         question: Question,
         lines: &[Result<Order, ZkError>],
+        confirmed_on: u64,
     ) -> Result<Standing, ZkError> {
         match question {
             Question::Gone => Ok(Standing::Gone),
             Question::Ticket => self.renew_ticket(claim).await,
             Question::Unclear => self.find_again(claim).await,
-            Question::Held { own, line } => {
+            Question::Held(own) => {
+                let Some(entry) = self.table().get(claim.id).cloned() else { return Ok(Standing::Gone) };
+                // What a server says comes in order: had the node gone before it confirmed the session, it would
+                // have said so by then, if it watches on the same connection.
+                let own = match own {
+                    None if entry.is_watched_on(confirmed_on) => None,
+                    None => Some(entry.session.ask(Request::get_data(&entry.nodes[0], true))),
+                    asked => asked,
+                };
                 if let Some(own) = own {
                     let (seen, connection) = own.on_connection().await;
                     match seen {
@@ -295,15 +302,8 @@ impl ZkStore {
                         Err(error) => return Err(error),
                     }
                 }
-                // Who else has a node there; of locks below this one there may be some.
-                let others = match line.await {
-                    Err(error) if error.is(NO_NODE) => {
-                        self.note_gone(claim.id);
-                        return Ok(Standing::Gone);
-                    }
-                    stat => wire::stat(&stat?)?.children.saturating_sub(1),
-                };
-                Ok(self.held(claim.id, u32::try_from(others).unwrap_or(0)))
+                // Nobody counts who waits: a process has had its turn long before it renews.
+                Ok(self.held(claim.id, 0))
             }
             Question::Left(written) => match written.await {
                 Ok(stat) => {

@@ -87,7 +87,11 @@ impl Entry {
     }
 
     pub(super) fn is_watched(&self) -> bool {
-        self.watched_on != 0 && self.watched_on == self.session.connections()
+        self.is_watched_on(self.session.connections())
+    }
+
+    pub(super) fn is_watched_on(&self, connection: u64) -> bool {
+        self.watched_on != 0 && self.watched_on == connection
     }
 }
 
