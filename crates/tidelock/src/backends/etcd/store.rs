@@ -1,7 +1,7 @@
 //! The verbs.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -346,16 +346,8 @@ impl EtcdStore {
             let is_kept = self.leases.keep(lease, ttl).await?;
             Ok(is_kept.then_some(lease))
         }));
-        let kept = kept.await.into_iter().collect::<Result<HashSet<_>, Failure>>()?;
-        // Of a hold whose key is watched nothing else is to be known.
-        let watched: HashMap<ClaimId, i64> = {
-            let table = self.table();
-            let is_kept = |claim: &Claim| kept.contains(&table.lease_of(claim));
-            let hold = |claim: &Arc<Claim>| Some((claim.id, table.watched_hold(claim)?));
-            claims.iter().filter(|claim| is_kept(claim)).filter_map(hold).collect()
-        };
-        let unwatched = claims.iter().filter(|claim| !watched.contains_key(&claim.id));
-        let mut names: Vec<_> = unwatched.map(|claim| &claim.name).collect();
+        let kept = kept.await.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+        let mut names: Vec<_> = claims.iter().map(|claim| &claim.name).collect();
         names.sort();
         names.dedup();
         let lines = self.read_lines(names.iter().copied()).await?;
@@ -369,10 +361,6 @@ impl EtcdStore {
             .collect();
         let mut standings = Vec::with_capacity(claims.len());
         for claim in claims {
-            if let Some(epoch) = watched.get(&claim.id) {
-                standings.push(Standing::Held(grant(claim, *epoch, 0)));
-                continue;
-            }
             let Some((seen, order, at)) = lines.get(&claim.name) else { continue };
             let me = seen.iter().find(|seen| seen.id == claim.id);
             standings.push(match self.stand(claim, seen, order, *at).await? {

@@ -133,15 +133,6 @@ impl Table {
         Some(mine.lease).filter(|lease| *lease != 0)
     }
 
-    /// The epoch of a hold whose key is watched: had somebody deleted it, that would have been heard.
-    pub(super) fn watched_hold(&self, claim: &Claim) -> Option<i64> {
-        let line = self.lines.get(&claim.name)?;
-        let mine = line.mine.get(&claim.id)?;
-        let State::Held(epoch) = mine.state else { return None };
-        let watch = self.watches.get(&line.whole.or_else(|| line.single.get(&mine.key).copied())?)?;
-        (self.stream.is_some() && watch.covers? <= mine.known_at).then_some(epoch)
-    }
-
     /// Whether the last try of a line found it busy.
     pub(super) fn is_busy(&self, name: &Name) -> bool {
         self.busy.contains(name)
