@@ -39,6 +39,8 @@ struct State {
     cuts: u64,
     delay: Duration,
     hold_requests: bool,
+    /// Requests on connections that are stranded are held.
+    strand: bool,
     hold_replies: bool,
     swallow_replies: bool,
     lose_next_reply: bool,
@@ -55,6 +57,8 @@ struct Link {
     server: TcpStream,
     /// Bytes were swallowed: what follows would make no sense to the client.
     has_hole: bool,
+    /// It was open when connections were stranded, and nothing was heard from the server since that ended.
+    is_stranded: bool,
     /// Directions that have ended.
     ended: u8,
 }
@@ -170,6 +174,7 @@ impl Proxy {
         }
         let mut state = self.network.state();
         state.hold_requests = false;
+        state.strand = false;
         state.hold_replies = false;
         state.swallow_replies = false;
         state.lose_next_reply = false;
@@ -188,6 +193,21 @@ impl Proxy {
     /// the requests late.
     pub fn hold_requests(&self) {
         self.network.state().hold_requests = true;
+    }
+
+    /// On connections that are open now requests do not reach the server; on new ones everything passes.
+    /// [`heal`](Self::heal) delivers the requests late, also those of clients that have gone away.
+    pub fn strand(&self) {
+        let mut state = self.network.state();
+        state.strand = true;
+        state.links.values_mut().for_each(|link| link.is_stranded = true);
+    }
+
+    /// How many of the connections that were stranded are still open, and have not brought a reply since the network
+    /// healed.
+    #[must_use]
+    pub fn stranded(&self) -> usize {
+        self.network.state().links.values().filter(|link| link.is_stranded).count()
     }
 
     /// Requests reach the server and are applied, replies do not reach the client.
@@ -278,8 +298,13 @@ impl Network {
         let server = TcpStream::connect_timeout(&self.target, Duration::from_secs(10))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let link =
-            Link { client: client.try_clone()?, server: server.try_clone()?, has_hole: false, ended: 0 };
+        let link = Link {
+            client: client.try_clone()?,
+            server: server.try_clone()?,
+            has_hole: false,
+            is_stranded: false,
+            ended: 0,
+        };
         let ends = [
             (Direction::Request, client.try_clone()?, server.try_clone()?),
             (Direction::Reply, server, client),
@@ -343,11 +368,9 @@ impl Network {
     fn judge(&self, id: u64, direction: Direction, piece: &Piece) -> Verdict {
         let mut state = self.state();
         loop {
-            if !state.links.contains_key(&id) {
-                return Verdict::Close;
-            }
+            let Some(link) = state.links.get(&id) else { return Verdict::Close };
             let held = match direction {
-                Direction::Request => state.hold_requests,
+                Direction::Request => state.hold_requests || state.strand && link.is_stranded,
                 Direction::Reply => state.hold_replies,
             };
             let early = piece.due.saturating_duration_since(now());
@@ -363,6 +386,11 @@ impl Network {
             return Verdict::Forward;
         }
         let is_reply = piece.bytes.is_some();
+        if !state.strand
+            && let Some(link) = state.links.get_mut(&id)
+        {
+            link.is_stranded = false;
+        }
         if state.swallow_replies {
             state.lost += u64::from(is_reply);
             if let Some(link) = state.links.get_mut(&id) {

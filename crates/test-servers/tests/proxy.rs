@@ -154,6 +154,23 @@ fn held_requests_are_applied_when_the_network_heals() {
 }
 
 #[test]
+fn requests_that_are_stranded_are_applied_when_the_network_heals_and_new_connections_pass() {
+    let mut setup = setup();
+    setup.count_through_proxy().unwrap();
+    setup.proxy.strand();
+    let silence = setup.count_through_proxy();
+    assert!(!is_closed(silence), "the connection must stay open");
+    assert_eq!(setup.proxy.stranded(), 1);
+    // Its client has gone away.
+    setup.reconnect();
+    setup.count_through_proxy().unwrap();
+    assert_eq!(setup.counter().as_deref(), Some("2"));
+    setup.proxy.heal().unwrap();
+    eventually("the late request is answered", || setup.proxy.stranded() == 0);
+    assert_eq!(setup.counter().as_deref(), Some("3"));
+}
+
+#[test]
 fn swallowed_replies_never_come_and_their_connection_is_closed_by_healing() {
     let mut setup = setup();
     setup.proxy.swallow_replies();

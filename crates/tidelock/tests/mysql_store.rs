@@ -9,6 +9,7 @@
 //! | `processes` | holders and waiters are killed, stopped, evicted, or many |
 //! | `login` | servers that refuse, and servers that should be refused |
 //! | `schema` | tables and procedures: made by many at once, by hand, and swept |
+//! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
 //!
 //! There are no limits on time but those after which something hangs.
 #![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]
@@ -19,6 +20,8 @@
 mod support;
 #[path = "mysql_store/connections.rs"]
 mod connections;
+#[path = "mysql_store/figures.rs"]
+mod figures;
 #[path = "mysql_store/login.rs"]
 mod login;
 #[path = "mysql_store/network.rs"]
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         connections::trials(),
         schema::trials(),
         login::trials(),
+        figures::trials(),
     ];
     harness::run(modules, vec![])
 }

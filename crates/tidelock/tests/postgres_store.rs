@@ -11,7 +11,7 @@
 //! | `pooler` | PgBouncer in transaction mode |
 //! | `advisory` | sessions end that have the locks, and others take the same locks by hand |
 //! | `resource` | tables that refuse stale tokens |
-//! | `figures` | how large the tables get; only when `TIDELOCK_GRANTS` is set |
+//! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
 //!
 //! There are no limits on time but those after which something hangs.
 #![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]

@@ -13,6 +13,8 @@ pub mod postgres;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redlock;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod unanswered;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

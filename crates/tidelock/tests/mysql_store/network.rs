@@ -17,4 +17,6 @@ trials! {
     network::a_leave_whose_answer_is_lost_has_left,
     network::answers_that_stay_away_leave_nothing_behind,
     network::a_question_that_arrives_after_it_was_given_up_takes_nothing,
+    network::a_question_that_arrives_after_its_claim_was_left_takes_no_lock,
+    network::a_question_that_arrives_after_its_claim_was_left_takes_no_place,
 }

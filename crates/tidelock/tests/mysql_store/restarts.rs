@@ -6,8 +6,10 @@ use test_servers::MariaDb;
 use tidelock::LockState;
 
 use crate::support::{
-    LONG, NAME, Place, SHORT, eventually, got, pass_on, report, until, until_idle, until_waiting, waiter,
-    within, witness::Witness, worker::Worker,
+    LONG, NAME, Place, SHORT, eventually, got, pass_on, report,
+    turns::{Turns, Verdict},
+    until, until_idle, until_waiting, waiter, within,
+    witness::Witness,
 };
 
 trials! {
@@ -18,47 +20,27 @@ trials! {
     a_server_that_may_forget_is_left_alone_after_its_start,
 }
 
-/// From when to when a worker process relied on the lock, and with which token.
-type Turn = (u64, u64, u64);
-
-fn next_turn(worker: &mut Worker) -> Turn {
-    let said = worker.hear("turn");
-    let mut numbers = said.split(' ').map(|number| number.parse().unwrap());
-    let mut next = || numbers.next().unwrap();
-    (next(), next(), next())
-}
-
-/// Rounds of `kill -9` while worker processes take turns. Each says from when to when it relied on the lock, by a
-/// clock that all of them share.
+/// Rounds of `kill -9` while worker processes take turns.
 async fn servers_killed_under_load_never_let_two_in_and_tokens_grow() {
     const ROUNDS: u32 = 5;
+    const PROCESSES: usize = 4;
     const TURNS: usize = 400;
     let server = MariaDb::new().durable().start().unwrap();
     let place = Place::at(&server);
-    drop(place.connect().await);
-    let job = format!("turns {TURNS}");
-    let mut workers: Vec<_> = (0..4).map(|_| Worker::start(&place.url(), &job, SHORT)).collect();
     let eyes = place.connect().await;
+    let turns = Turns::begin(&place.url(), PROCESSES, TURNS, SHORT);
     // Whoever has had a turn has connected: that is not tried again.
-    let mut turns: Vec<Turn> = workers.iter_mut().map(next_turn).collect();
+    turns.all_take_part().await;
     for _ in 0..ROUNDS {
-        let grants = || place.ask(&server, "SELECT epoch FROM tidelock_lines");
-        let before = grants();
-        eventually("the lock goes on", || grants() != before).await;
+        turns.go_on(20).await;
         server.kill().unwrap();
         server.restart().unwrap();
     }
-    for worker in &mut workers {
-        turns.extend((1..TURNS).map(|_| next_turn(worker)));
-    }
-    turns.sort_unstable();
-    let overlaps = turns.windows(2).filter(|pair| pair[1].0 < pair[0].1).count();
-    let unordered = turns.windows(2).filter(|pair| pair[1].2 <= pair[0].2).count();
+    let Verdict { turns, overlaps, unordered, errors } = turns.end().await;
     report(&format!(
-        "{ROUNDS} times kill -9 under load: {} grants, {overlaps} overlaps, {unordered} tokens out of order",
-        turns.len()
+        "{ROUNDS} times kill -9 under load: {turns} turns, {errors} errors, {overlaps} overlaps, {unordered} tokens out of order"
     ));
-    assert_eq!((overlaps, unordered), (0, 0));
+    assert_eq!((overlaps, unordered, turns), (0, 0, PROCESSES * TURNS));
     until_idle(&eyes, NAME).await;
 }
 

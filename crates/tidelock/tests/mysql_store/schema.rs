@@ -17,6 +17,7 @@ trials! {
     what_was_dropped_is_made_again,
     settings_of_the_server_change_nothing,
     idle_names_are_swept_little_by_little_and_tokens_grow_on,
+    who_came_too_late_is_forgotten_after_an_hour,
 }
 
 async fn many_that_come_first_at_once_do_not_collide() {
@@ -141,4 +142,28 @@ async fn idle_names_are_swept_little_by_little_and_tokens_grow_on() {
     assert!(Some(again.token()) > largest);
     again.release().await.unwrap();
     kept.release().await.unwrap();
+}
+
+async fn who_came_too_late_is_forgotten_after_an_hour() {
+    let (server, place) = (shared(), Place::shared());
+    let locks = place.connect().await;
+    for claim in 0..40 {
+        place.ask(&server, &format!("CALL tidelock_shut_out('{NAME}', 7, {claim})"));
+    }
+    let state = format!(
+        "SELECT COUNT(*), (SELECT late FROM tidelock_lines WHERE name = '{NAME}') FROM tidelock_gone"
+    );
+    locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    assert!(place.ask(&server, &state).starts_with("40\t1"), "they are remembered");
+    place.ask(
+        &server,
+        "UPDATE tidelock_gone SET since = since - 3600000000; UPDATE tidelock_lines SET late = late - 3600000000",
+    );
+    // Its line is as if nothing had been, and all who release sweep.
+    let mut turns = 0;
+    while place.ask(&server, &state) != "0\t0" {
+        turns += 1;
+        assert!(turns < 100, "{}", place.ask(&server, &state));
+        locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    }
 }

@@ -1,4 +1,4 @@
-//! Roles with few rights, a server without room, and schemas of other versions.
+//! Roles with few rights, a server without room, schemas of other versions, and what is swept from them.
 
 use test_servers::Postgres;
 use tidelock::backends::postgres::schema;
@@ -16,10 +16,11 @@ trials! {
     a_schema_of_another_version_is_refused_with_the_mend,
     a_server_that_is_full_is_said_and_costs_those_who_are_in_nothing,
     many_clients_that_come_at_once_find_one_schema,
+    who_came_too_late_is_forgotten_after_an_hour,
 }
 
 /// The rights that docs/backends/postgres.md lists.
-const RIGHTS: &str = "GRANT USAGE ON SCHEMA tidelock TO app; GRANT EXECUTE ON FUNCTION tidelock.version, tidelock.hello, tidelock.enter, tidelock.renew, tidelock.leave, tidelock.look, tidelock.peek TO app";
+const RIGHTS: &str = "GRANT USAGE ON SCHEMA tidelock TO app; GRANT EXECUTE ON FUNCTION tidelock.version, tidelock.hello, tidelock.enter, tidelock.renew, tidelock.leave, tidelock.shut_out, tidelock.look, tidelock.peek TO app";
 
 async fn a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else() {
     let server = Postgres::new().start().unwrap();
@@ -114,4 +115,34 @@ async fn many_clients_that_come_at_once_find_one_schema() {
     for client in &clients {
         client.mutex(NAME).lock().await.unwrap().release().await.unwrap();
     }
+}
+
+async fn who_came_too_late_is_forgotten_after_an_hour() {
+    let server = Postgres::new().start().unwrap();
+    let place = Place::on(server.url());
+    let locks = place.connect().await;
+    let shut_out = |name: &str| {
+        let calls = "gen_random_uuid()) FROM generate_series(1, 40)";
+        sql(&server, &format!("SELECT tidelock.shut_out('{}{name}', {calls}", place.prefix));
+    };
+    let state = || {
+        sql(
+            &server,
+            "SELECT (SELECT count(*) FROM tidelock.gone), (SELECT count(*) FROM tidelock.line WHERE late IS NOT NULL)",
+        )
+    };
+    shut_out("one");
+    shut_out("two");
+    assert_eq!(state(), "80|2", "they are remembered");
+    sql(
+        &server,
+        "UPDATE tidelock.gone SET since = since - 3600000001; UPDATE tidelock.line SET late = late - 3600000001",
+    );
+    // Their lines are as if nothing had been, and whoever shuts others out sweeps.
+    for name in [NAME, "one", "two"] {
+        let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    shut_out(NAME);
+    assert_eq!(state(), "40|1");
 }

@@ -21,8 +21,9 @@ use tidelock::{
 
 use crate::{
     support::{
-        LONG, NAME, SHORT, eventually, got, is_one_sentence, nobody, report, until_idle, until_waiting,
-        waiter, within,
+        LONG, NAME, SHORT, eventually, got, is_one_sentence, nobody, report,
+        turns::{Turns, Verdict},
+        until_idle, until_waiting, waiter, within,
     },
     witness::Witness,
     worker::Worker,
@@ -123,12 +124,6 @@ fn claim(client: u64, serial: u64, ttl: Duration) -> Arc<Claim> {
     })
 }
 
-/// What a process said about a turn: from when to when it relied on the lock, and its token.
-fn turn(line: &str) -> (u64, u64, u64) {
-    let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-    (numbers[0], numbers[1], numbers[2])
-}
-
 async fn any_two_of_five_may_fail_in_any_way_while_processes_take_turns() {
     const PROCESSES: usize = 3;
     let grants: usize = std::env::var("TIDELOCK_GRANTS").map_or(1_000, |grants| grants.parse().unwrap());
@@ -136,28 +131,11 @@ async fn any_two_of_five_may_fail_in_any_way_while_processes_take_turns() {
     let proxies: Vec<_> = five.servers.iter().map(|server| Proxy::start(server.addr()).unwrap()).collect();
     five.can_vote().await;
     let url = five.url_of(proxies.iter().map(|proxy| proxy.addr().to_string()));
-    let mut workers: Vec<_> = (0..PROCESSES)
-        .map(|_| Worker::start(&url, &format!("turns {}", grants.div_ceil(PROCESSES)), LONGEST))
-        .collect();
-    let reading: Vec<_> = workers
-        .drain(..)
-        .map(|mut worker| {
-            tokio::task::spawn_blocking(move || {
-                let mut turns = Vec::new();
-                loop {
-                    match worker.hear("").split_once(' ').unwrap() {
-                        ("turn", rest) => turns.push(turn(rest)),
-                        ("done", errors) => return (turns, errors.parse::<usize>().unwrap()),
-                        other => panic!("{other:?}"),
-                    }
-                }
-            })
-        })
-        .collect();
+    let turns = Turns::begin(&url, PROCESSES, grants.div_ceil(PROCESSES), LONGEST);
     // Two of them at a time, each in another way, until all turns were taken.
     let mut faults: BTreeMap<&str, usize> = BTreeMap::new();
     let mut number = 0_usize;
-    while !reading.iter().all(|reader| reader.is_finished()) {
+    while !turns.are_over() {
         let (first, second) = (number % 5, (number + 1 + number / 5 % 4) % 5);
         for (server, way) in [(first, number % 4), (second, (number / 4 + 1) % 4)] {
             let name = match way {
@@ -192,21 +170,12 @@ async fn any_two_of_five_may_fail_in_any_way_while_processes_take_turns() {
         five.can_vote().await;
         number += 1;
     }
-    let (mut turns, mut errors) = (Vec::new(), 0);
-    for reader in reading {
-        let (some, failed) = reader.await.unwrap();
-        turns.extend(some);
-        errors += failed;
-    }
-    turns.sort_unstable();
-    let overlaps = turns.windows(2).filter(|pair| pair[1].0 < pair[0].1).count();
-    let disorder = turns.windows(2).filter(|pair| pair[1].2 <= pair[0].2).count();
+    let Verdict { turns, overlaps, unordered, errors } = turns.end().await;
     report(&format!(
-        "{} turns of {PROCESSES} processes, {errors} errors, {overlaps} overlaps, {disorder} tokens out of order; {number} pairs of servers failed: {faults:?}",
-        turns.len()
+        "{turns} turns of {PROCESSES} processes, {errors} errors, {overlaps} overlaps, {unordered} tokens out of order; {number} pairs of servers failed: {faults:?}"
     ));
-    assert!(turns.len() >= grants && number > 0);
-    assert_eq!((overlaps, disorder), (0, 0));
+    assert!(turns >= grants && number > 0);
+    assert_eq!((overlaps, unordered), (0, 0));
 }
 
 async fn a_majority_that_is_gone_is_an_error_with_what_each_server_said_and_comes_back_by_itself() {

@@ -15,6 +15,7 @@ use crate::{
         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
         Scope, Standing, TokenGrade,
     },
+    backends::unanswered::Unanswered,
     name::Name,
 };
 
@@ -33,7 +34,8 @@ impl MysqlBackend {
     /// [`Unreachable`](crate::backend::FailureKind::Unreachable) when the server does not answer;
     /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login, or that is not fit for locks.
     pub async fn connect(config: MysqlConfig, client: ClientId) -> Result<Self, Failure> {
-        let store = Arc::new(MysqlStore { link: Link::new(config), client });
+        let store =
+            Arc::new(MysqlStore { link: Link::new(config), client, unanswered: Unanswered::default() });
         // A mistake in the URL is said now, not when the first lock is wanted.
         store.link.call("CALL tidelock_version()", Vec::new()).await?;
         let abilities = Abilities {

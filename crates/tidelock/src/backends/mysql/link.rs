@@ -16,7 +16,10 @@ use super::{
     fitness::{Fitness, UPTIME, VARIABLES, WSREP},
     schema,
 };
-use crate::backend::{Failure, FailureKind};
+use crate::{
+    backend::{Failure, FailureKind},
+    backends::unanswered::Asking,
+};
 
 /// How many calls a client has under way.
 pub(super) const CONNECTIONS: usize = 8;
@@ -118,6 +121,16 @@ impl Link {
     /// Makes a call. It is made again where nothing was changed, and where a connection that was used before
     /// turns out to be closed: a call that is repeated means the same once.
     pub(super) async fn call(&self, text: &'static str, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
+        self.call_for(text, values, None).await
+    }
+
+    /// The same, for a claim for which the call may be under way for longer than anybody waits.
+    pub(super) async fn call_for(
+        &self,
+        text: &'static str,
+        values: Vec<Value>,
+        mut asking: Option<&mut Asking<'_>>,
+    ) -> Result<Vec<Row>, Failure> {
         let turn = self.turns.acquire().await;
         let _turn = turn.map_err(|_| Failure::unreachable("the client is closed"))?;
         // Whether an earlier try may have changed something.
@@ -133,7 +146,14 @@ impl Link {
                 Some(conn) => conn,
                 None => self.connect().await.map_err(|failure| known(failure, heard))?,
             };
-            let error = match conn.exec(text, values.clone()).await {
+            if let Some(asking) = &mut asking {
+                asking.sent();
+            }
+            let answer = conn.exec(text, values.clone()).await;
+            if let Some(asking) = &mut asking {
+                asking.ended(answer.as_ref().err().map(|error| classify(error).kind));
+            }
+            let error = match answer {
                 Ok(rows) => {
                     lock(&self.spare).push(conn);
                     return Ok(rows);

@@ -10,6 +10,7 @@ use crate::{
         Ask, Capacity, Claim, ClaimId, ClaimView, ClientId, Entered, Failure, Grant, Leave, LockView, Place,
         Refusal, Scope, Share, Standing,
     },
+    backends::unanswered::Unanswered,
     name::Name,
     owner::Owner,
 };
@@ -25,6 +26,8 @@ pub(super) const RENEW_BATCH: usize = 64;
 pub(super) struct MysqlStore {
     pub(super) link: Link,
     pub(super) client: ClientId,
+    /// Those for which a question may arrive late.
+    pub(super) unanswered: Unanswered,
 }
 
 impl MysqlStore {
@@ -49,19 +52,16 @@ impl MysqlStore {
             (*claim.label).into(),
             micros(claim.ttl).into(),
         ];
-        let rows = self.link.call("CALL tidelock_enter(?, ?, ?, ?, ?, ?, ?, ?, ?)", values).await?;
-        let row = rows.first().ok_or_else(unreadable)?;
-        let kind: String = column(row, 0)?;
-        let (a, b, c): (i64, i64, i64) = (column(row, 1)?, column(row, 2)?, column(row, 3)?);
-        match &*kind {
-            "H" => Ok(Entered::Held(grant(a, b, c))),
-            "W" => Ok(Entered::Waiting(place(a, b))),
-            "B" => Ok(Entered::Busy),
-            "C" if a == 0 => Ok(Entered::Refused(Refusal::Capacity(Capacity::Unbounded))),
-            "C" => Ok(Entered::Refused(Refusal::Capacity(Capacity::Of(a as u32)))),
-            "U" => Ok(Entered::Refused(Refusal::Upgrade(share(a as u32, b as u32)))),
-            _ => Err(unreadable()),
+        let mut asking = self.unanswered.asking(claim.id);
+        let text = "CALL tidelock_enter(?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let rows = self.link.call_for(text, values, Some(&mut asking)).await?;
+        drop(asking);
+        let entered = entered(rows.first().ok_or_else(unreadable)?)?;
+        if matches!(entered, Entered::Busy | Entered::Refused(_)) {
+            // Nobody leaves a claim that is not in line.
+            self.shut_out(&claim.name, claim.id).await?;
         }
+        Ok(entered)
     }
 
     pub(super) async fn renew(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
@@ -88,11 +88,23 @@ impl MysqlStore {
         Ok(standings)
     }
 
+    /// Sees to it that no question for a claim takes anything any more, if one may still arrive.
+    async fn shut_out(&self, name: &Name, id: ClaimId) -> Result<(), Failure> {
+        if self.unanswered.has(id) {
+            let values = vec![name.as_str().into(), id.client().get().into(), id.serial().into()];
+            let called = self.link.call("CALL tidelock_shut_out(?, ?, ?)", values).await;
+            called.map_err(|failure| Failure::unknown(failure.reason))?;
+            self.unanswered.forget(id);
+        }
+        Ok(())
+    }
+
     pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
         let reason = match why {
             Leave::Done => Value::NULL,
             Leave::Evicted(reason) => (**reason).into(),
         };
+        self.shut_out(name, id).await?;
         let values = vec![name.as_str().into(), id.client().get().into(), id.serial().into(), reason];
         self.link.call("CALL tidelock_leave(?, ?, ?, ?)", values).await.map(drop)
     }
@@ -109,6 +121,21 @@ impl MysqlStore {
             }
         }
         Ok(views)
+    }
+}
+
+/// What became of an `enter`.
+fn entered(row: &Row) -> Result<Entered, Failure> {
+    let kind: String = column(row, 0)?;
+    let (a, b, c): (i64, i64, i64) = (column(row, 1)?, column(row, 2)?, column(row, 3)?);
+    match &*kind {
+        "H" => Ok(Entered::Held(grant(a, b, c))),
+        "W" => Ok(Entered::Waiting(place(a, b))),
+        "B" => Ok(Entered::Busy),
+        "C" if a == 0 => Ok(Entered::Refused(Refusal::Capacity(Capacity::Unbounded))),
+        "C" => Ok(Entered::Refused(Refusal::Capacity(Capacity::Of(a as u32)))),
+        "U" => Ok(Entered::Refused(Refusal::Upgrade(share(a as u32, b as u32)))),
+        _ => Err(unreadable()),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
         Scope, Standing, TokenGrade,
     },
+    backends::unanswered::Unanswered,
     name::Name,
 };
 
@@ -55,7 +56,7 @@ impl PostgresBackend {
         };
         let waiting = is_pooled.then(Waiting::default);
         let taken = advisory.then(Taken::default);
-        let store = Arc::new(PostgresStore { link, waiting, taken });
+        let store = Arc::new(PostgresStore { link, unanswered: Unanswered::default(), waiting, taken });
         Ok(Self { store, ear: Arc::new(Mutex::new(Ear::new(heard))), abilities })
     }
 }

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     backend::{ClientId, Failure, FailureKind},
-    backends,
+    backends::{self, unanswered::Asking},
     clock::{Clock, Moment, nanos},
 };
 
@@ -144,11 +144,27 @@ impl Link {
         verb: usize,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Answer, Failure> {
+        self.ask_for(verb, values, None).await
+    }
+
+    /// The same, for a claim for which the statement may be under way for longer than anybody waits.
+    pub(super) async fn ask_for(
+        self: &Arc<Self>,
+        verb: usize,
+        values: &[&(dyn ToSql + Sync)],
+        mut asking: Option<&mut Asking<'_>>,
+    ) -> Result<Answer, Failure> {
         for tries in 1.. {
             let live = self.connection().await?;
             let alone = live.alone(self).await;
             let silence = Silence(self);
+            if let Some(asking) = &mut asking {
+                asking.sent();
+            }
             let answer = live.ask(verb, &self.verbs[verb], values).await;
+            if let Some(asking) = &mut asking {
+                asking.ended(answer.as_ref().err().map(|error| classify(error).kind));
+            }
             silence.over(&answer);
             if let Some(alone) = alone {
                 alone.answered();

@@ -3,7 +3,10 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio_postgres::{Row, types::Type};
+use tokio_postgres::{
+    Row,
+    types::{ToSql, Type},
+};
 
 use super::{
     codec::{self, Id, micros},
@@ -13,6 +16,7 @@ use super::{
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, LockView, News, Scope, Standing, What},
+    backends::unanswered::Unanswered,
     name::Name,
 };
 
@@ -25,22 +29,23 @@ const RENEW: usize = 1;
 const LEAVE: usize = 2;
 const LOOK: usize = 3;
 const PEEK: usize = 4;
+const SHUT_OUT: usize = 5;
 
 /// Locks in rows.
-pub(super) static ROWS: [Verb; 5] = verbs(
+pub(super) static ROWS: [Verb; 6] = verbs(
     "SELECT tidelock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.renew($1, $2)",
     "SELECT tidelock.leave($1, $2, $3)",
 );
 
 /// Locks in rows, and in the session.
-pub(super) static ADVISORY: [Verb; 5] = verbs(
+pub(super) static ADVISORY: [Verb; 6] = verbs(
     "SELECT tidelock.advisory_enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.advisory_renew($1, $2)",
     "SELECT tidelock.advisory_leave($1, $2, $3)",
 );
 
-const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 5] {
+const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 6] {
     const CLAIM: &[Type] = &[
         Type::TEXT,
         Type::UUID,
@@ -60,6 +65,7 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
         Verb { text: leave, types: &[Type::TEXT, Type::UUID, Type::TEXT] },
         Verb { text: "SELECT * FROM tidelock.look($1)", types: &[Type::TEXT_ARRAY] },
         Verb { text: "SELECT tidelock.peek($1, $2)", types: BATCH },
+        Verb { text: "SELECT tidelock.shut_out($1, $2)", types: &[Type::TEXT, Type::UUID] },
     ]
 }
 
@@ -67,6 +73,8 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
 #[derive(Debug)]
 pub(super) struct PostgresStore {
     pub(super) link: Arc<Link>,
+    /// Those for which a question may arrive late.
+    pub(super) unanswered: Unanswered,
     /// Behind a pooler: those of which nobody tells.
     pub(super) waiting: Option<Waiting>,
     /// With advisory locks: those that the session holds.
@@ -93,14 +101,19 @@ impl PostgresStore {
         let (id, ttl, is_try) = (Id(claim.id), micros(claim.ttl), ask == Ask::Try);
         let owner = claim.owner.as_ref().map(|owner| owner.as_str());
         let (name, label) = (self.key(&claim.name), &*claim.label);
-        let answer = self
-            .link
-            .ask(ENTER, &[&name, &id, &is_try, &ttl, &kind, &n, &of, &claim.detached, &owner, &label])
-            .await?;
+        let values: [&(dyn ToSql + Sync); 10] =
+            [&name, &id, &is_try, &ttl, &kind, &n, &of, &claim.detached, &owner, &label];
+        let mut asking = self.unanswered.asking(claim.id);
+        let answer = self.link.ask_for(ENTER, &values, Some(&mut asking)).await?;
+        drop(asking);
         let entered = codec::entered(&numbers(&answer.rows)?)?;
         self.note(claim, matches!(entered, Entered::Waiting(_)));
         if matches!(entered, Entered::Held(_)) {
             self.note_held(claim, answer.session);
+        }
+        if matches!(entered, Entered::Busy | Entered::Refused(_)) {
+            // Nobody leaves a claim that is not in line.
+            self.shut_out(&claim.name, claim.id).await?;
         }
         Ok(entered)
     }
@@ -144,6 +157,16 @@ impl PostgresStore {
         Ok((standings, answer.session))
     }
 
+    /// Sees to it that no question for a claim takes anything any more, if one may still arrive.
+    async fn shut_out(&self, name: &Name, id: ClaimId) -> Result<(), Failure> {
+        if self.unanswered.has(id) {
+            let asked = self.link.ask(SHUT_OUT, &[&self.key(name), &Id(id)]).await;
+            asked.map_err(|failure| Failure::unknown(failure.reason))?;
+            self.unanswered.forget(id);
+        }
+        Ok(())
+    }
+
     pub(super) async fn leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<(), Failure> {
         let reason = match why {
             Leave::Done => None,
@@ -152,6 +175,7 @@ impl PostgresStore {
         if let Some(waiting) = &self.waiting {
             waiting.note(name, id, false);
         }
+        self.shut_out(name, id).await?;
         self.link.ask(LEAVE, &[&self.key(name), &Id(id), &reason]).await?;
         if let Some(taken) = &self.taken {
             taken.forget(id);

@@ -8,12 +8,15 @@
 //! | `conditions` | waiting for something to be so |
 //! | `witness` | sees every grant of a lock, and counts those that overlap |
 //! | `worker`, `jobs` | processes that hold locks |
+//! | `turns` | processes that take one lock in turns, and whether any two overlapped |
+//! | `figures` | how large tables get |
 //! | `network`, `processes`, `login` | trials that are the same for many stores, and the parts of those that differ |
 #![allow(dead_code, unused_imports, reason = "each store uses its own part")]
 
 #[macro_use]
 pub(crate) mod harness;
 pub(crate) mod conditions;
+pub(crate) mod figures;
 pub(crate) mod jobs;
 pub(crate) mod login;
 pub(crate) mod network;
@@ -21,6 +24,7 @@ pub(crate) mod place;
 pub(crate) mod processes;
 #[path = "../shared.rs"]
 pub(crate) mod shared;
+pub(crate) mod turns;
 pub(crate) mod witness;
 #[path = "../worker.rs"]
 pub(crate) mod worker;

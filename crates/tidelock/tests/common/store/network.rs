@@ -1,5 +1,7 @@
 //! Connections that are cut, and answers that are lost after the question was applied.
 
+use std::time::Duration;
+
 use test_servers::Proxy;
 use tidelock::{Guard, LockState, Locks};
 
@@ -28,7 +30,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// Forms, with the lease of the first one.
-    pub(crate) async fn form(ttl: std::time::Duration) -> Self {
+    pub(crate) async fn form(ttl: Duration) -> Self {
         let place = Place::shared();
         let (proxy, behind, other) = two(&place).await;
         let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
@@ -127,6 +129,8 @@ pub(crate) async fn a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back()
     let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
     let waiting = waiter(&behind, NAME, LONG);
     until_waiting(&other, NAME, 1).await;
+    // Whoever has not been answered yet may give up: this answer comes later than that.
+    behind.look(&[NAME]).await.unwrap();
     proxy.cut();
     guard.release().await.unwrap();
     until(&other, NAME, |view| view.holders.len() == 1 && view.waiters.is_empty()).await;
@@ -279,4 +283,61 @@ pub(crate) async fn a_question_that_arrives_after_it_was_given_up_takes_nothing(
     let guard = within("it can be had", other.mutex(NAME).lock()).await.unwrap();
     guard.release().await.unwrap();
     kept.release().await.unwrap();
+}
+
+/// How many are in line.
+async fn in_line(locks: &Locks) -> usize {
+    let views = locks.look(&[NAME]).await.unwrap();
+    views.iter().map(|view| view.holders.len() + view.waiters.len()).sum()
+}
+
+/// A question stays on its way while its client asks again or gives up, and leaves, over another connection. When it
+/// arrives after all, nobody would give back what it takes.
+async fn arrives_after_its_claim_was_left(is_held: bool) {
+    let place = Place::shared();
+    let (proxy, locks, other) = two(&place).await;
+    // Its connection is there, and used.
+    locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    let mut held = None;
+    if is_held {
+        held = Some(other.mutex(NAME).ttl(LONG).lock().await.unwrap());
+    }
+    let others = in_line(&other).await;
+    proxy.strand();
+    let asking = waiter(&locks, NAME, LONG);
+    // It is asked again over another connection, or given up.
+    within("it is asked", async {
+        while !asking.is_finished() && in_line(&other).await == others {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    if is_held {
+        asking.abort();
+    } else {
+        match within("the caller hears it", asking).await.unwrap() {
+            Ok(guard) => guard.release().await.unwrap(),
+            Err(error) => assert!(error.is_unavailable(), "{error}"),
+        }
+    }
+    // When all is done that was left to do the claim is left.
+    within("the client ends", locks.shutdown(LONG)).await;
+    drop(locks);
+    assert_eq!(in_line(&other).await, others, "it is left");
+    proxy.heal().unwrap();
+    eventually("the question has arrived, and was answered", || proxy.stranded() == 0).await;
+    assert_eq!(in_line(&other).await, others, "somebody is in line for whom nobody stands");
+    if let Some(held) = held {
+        held.release().await.unwrap();
+    }
+    let guard = other.mutex(NAME).try_lock().await.unwrap().expect("it is free");
+    guard.release().await.unwrap();
+}
+
+pub(crate) async fn a_question_that_arrives_after_its_claim_was_left_takes_no_lock() {
+    arrives_after_its_claim_was_left(false).await;
+}
+
+pub(crate) async fn a_question_that_arrives_after_its_claim_was_left_takes_no_place() {
+    arrives_after_its_claim_was_left(true).await;
 }

@@ -72,11 +72,17 @@ BEGIN
   DECLARE v_found, v_many TINYINT DEFAULT 1;
   DECLARE v_client, v_claim BIGINT UNSIGNED;
   DECLARE v_day INT;
+  DECLARE v_late BIGINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
-  SELECT many, client, claim, lapses, epoch, day INTO v_many, v_client, v_claim, o_first, o_epoch, v_day
+  SELECT many, client, claim, lapses, epoch, day, late
+    INTO v_many, v_client, v_claim, o_first, o_epoch, v_day, v_late
     FROM tidelock_lines WHERE name = p_name FOR UPDATE;
   -- Only now: whoever had the line before may have had it for long.
   SET o_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), o_changed = 0, o_spilt = 0;
+  IF v_late <> 0 AND v_late <= o_now THEN
+    -- What was on its way then has arrived, or never will: the next one need not look.
+    UPDATE tidelock_lines SET late = 0 WHERE name = p_name;
+  END IF;
   IF v_found = 0 THEN
     SET o_line = 0, o_epoch = 0;
   ELSEIF v_many THEN
@@ -165,6 +171,7 @@ BEGIN
     END IF;
   END WHILE;
   DELETE FROM tidelock_evictions WHERE since < v_now - 3600000000 LIMIT 32;
+  DELETE FROM tidelock_gone WHERE since < v_now - 3600000000 LIMIT 32;
   COMMIT;
 END
 //

@@ -1,5 +1,6 @@
 -- One row for each name that is in use, or was within a day. Nearly every line has one claim: it stands in
 -- this row. Longer lines stand in tidelock_claims, and then `lapses` is when the first of them may lapse.
+-- `late` is until when a claim may come that is in tidelock_gone; 0 if none.
 -- Times are microseconds since 1970, UTC.
 CREATE TABLE IF NOT EXISTS tidelock_lines (
   name VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -15,6 +16,7 @@ CREATE TABLE IF NOT EXISTS tidelock_lines (
   ttl BIGINT NOT NULL DEFAULT 0,
   since BIGINT NOT NULL DEFAULT 0,
   lapses BIGINT NOT NULL DEFAULT 0,
+  late BIGINT NOT NULL DEFAULT 0,
   KEY by_day (day)
 ) ENGINE = InnoDB
 //
@@ -39,6 +41,15 @@ CREATE TABLE IF NOT EXISTS tidelock_claims (
   pushed TINYINT NOT NULL,
   PRIMARY KEY (name, place),
   KEY by_client (client, claim)
+) ENGINE = InnoDB
+//
+-- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
+CREATE TABLE IF NOT EXISTS tidelock_gone (
+  client BIGINT UNSIGNED NOT NULL,
+  claim BIGINT UNSIGNED NOT NULL,
+  since BIGINT NOT NULL,
+  PRIMARY KEY (client, claim),
+  KEY by_age (since)
 ) ENGINE = InnoDB
 //
 -- Claims that were put out, until their client has heard of it.

@@ -8,6 +8,7 @@ MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_line, v_spilt, v_changed, v_added, v_hold TINYINT DEFAULT 0;
   DECLARE v_found, v_fits TINYINT DEFAULT 1;
+  DECLARE v_gone INT;
   DECLARE v_now, v_epoch, v_first, v_place, v_next, v_used, v_a, v_b, v_c BIGINT DEFAULT 0;
   DECLARE v_weight, v_total INT UNSIGNED;
   DECLARE v_bases, v_exclusive, v_held, v_waiting, v_kin INT DEFAULT 0;
@@ -31,6 +32,13 @@ main: BEGIN
     END IF;
     -- Somebody else made it meanwhile.
     CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_bells);
+  END IF;
+  -- Only now that the line is locked: a mark that was written while this waited for it is seen.
+  SELECT COUNT(*) INTO v_gone FROM tidelock_gone WHERE client = p_client AND claim = p_claim;
+  IF v_gone THEN
+    ROLLBACK;
+    SELECT 'B', 0, 0, 0;
+    LEAVE main;
   END IF;
   IF v_line = 3 THEN
     -- It is in line: renewed.
@@ -123,7 +131,7 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_enter
 //
--- Takes a place. Answers 'H', epoch, ttl, waiting: it holds | 'W', ahead, lapse in or -1: it waits | 'B': busy |
+-- Takes a place. Answers 'H', epoch, ttl, waiting: it holds | 'W', ahead, lapse in or -1: it waits | 'B': busy, or too late |
 -- 'C', capacity: another capacity is agreed on | 'U', weight, total: its owner holds less than that.
 CREATE PROCEDURE tidelock_enter(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_try TINYINT, p_weight INT UNSIGNED,
@@ -135,7 +143,7 @@ BEGIN
   UPDATE tidelock_lines SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, v_now)), day = v_now DIV 86400000000,
       client = p_client, claim = p_claim, weight = p_weight, total = p_total, owner = p_owner, label = p_label,
       ttl = p_ttl, since = v_now, lapses = v_now + p_ttl
-    WHERE name = p_name AND many = 0 AND (client IS NULL OR lapses <= v_now);
+    WHERE name = p_name AND many = 0 AND late = 0 AND (client IS NULL OR lapses <= v_now);
   IF ROW_COUNT() = 1 THEN
     SELECT 'H', LAST_INSERT_ID(), p_ttl, 0;
   ELSE
@@ -279,6 +287,25 @@ BEGIN
   IF p_claim % 16 = 0 THEN
     CALL tidelock_sweep();
   END IF;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_shut_out
+//
+-- Sees to it that a claim which is about to be left is not entered any more: a call for it was not answered, and may
+-- arrive later.
+CREATE PROCEDURE tidelock_shut_out(p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  START TRANSACTION;
+  -- Whoever enters has the row when it looks for the mark, and so has this.
+  INSERT INTO tidelock_lines (name, day, epoch, late)
+    VALUES (p_name, v_now DIV 86400000000, 0, v_now + 3600000000)
+    ON DUPLICATE KEY UPDATE late = GREATEST(late, v_now + 3600000000);
+  INSERT INTO tidelock_gone VALUES (p_client, p_claim, v_now) ON DUPLICATE KEY UPDATE since = since;
+  COMMIT;
+  CALL tidelock_sweep();
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_look

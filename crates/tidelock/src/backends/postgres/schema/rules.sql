@@ -195,6 +195,10 @@ BEGIN
   -- Only now: whoever had the row locked may have taken its time.
   p_at := tidelock.now_micros();
   quiet_left := greatest(0, quiet_until - p_at);
+  IF l.late <= p_at THEN
+    -- What was on its way then has arrived, or never will: the next one need not look.
+    UPDATE tidelock.line SET late = NULL WHERE name = p_name;
+  END IF;
   changed := l.claims IS NOT NULL AND EXISTS (SELECT FROM unnest(l.claims) c WHERE c.lapses <= p_at);
   -- Soon after a quiet time somebody may be in line who had to wait for its end.
   IF changed OR l.claims IS NOT NULL AND quiet_left = 0 AND quiet_until > p_at - 3600000000 THEN
@@ -202,6 +206,9 @@ BEGIN
     changed := true;
   END IF;
 END $$;
+
+-- For how long a question may be on its way that nobody waits for any more: networks give up earlier.
+CREATE OR REPLACE FUNCTION tidelock.longest_way() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 3600000000::bigint';
 
 -- Forgets some names that nobody used for a day, if chance will have it. Skips what others are at.
 CREATE OR REPLACE FUNCTION tidelock.sweep(chance float8) RETURNS void LANGUAGE plpgsql AS $$
@@ -224,4 +231,6 @@ BEGIN
     swept AS (DELETE FROM tidelock.line l USING idle WHERE l.name = idle.name)
   SELECT max(name) INTO last_name FROM next;
   UPDATE tidelock.broom SET name = coalesce(last_name, '');
+  DELETE FROM tidelock.gone WHERE id IN (
+    SELECT id FROM tidelock.gone WHERE since < tidelock.now_micros() - tidelock.longest_way() ORDER BY since LIMIT 64);
 END $$;

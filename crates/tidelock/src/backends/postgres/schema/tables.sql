@@ -33,11 +33,19 @@ CREATE TABLE IF NOT EXISTS tidelock.line (
   name text COLLATE "C" PRIMARY KEY,
   epoch bigint NOT NULL,   -- of the latest grant
   used bigint NOT NULL,    -- when it was last changed
+  late bigint,             -- until then a claim may come that is in tidelock.gone; null: none
   claims tidelock.claim[]  -- null: nobody is in line
 ) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_threshold = 1000000, vacuum_truncate = off);
 -- A line is read and written whole: to compress it or to keep it elsewhere costs more than it saves.
 ALTER TABLE tidelock.line ALTER claims SET STORAGE EXTERNAL;
+
+-- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
+CREATE TABLE IF NOT EXISTS tidelock.gone (
+  id uuid PRIMARY KEY,
+  since bigint NOT NULL
+);
+CREATE INDEX IF NOT EXISTS gone_since ON tidelock.gone (since);
 
 -- What has to be known after a restart: how long leases may be, and on which timeline they were given.
 CREATE TABLE IF NOT EXISTS tidelock.state (

@@ -1,7 +1,7 @@
 -- The verbs: what clients call. They run with the rights of the schema's owner, so a client needs no others.
 
 -- Takes a place in line, or, for a try, only if the claim holds at once.
--- Answers {1, epoch, ttl, waiting} holds | {2, ahead, lapse in or -1, 0} waits | {3} busy
+-- Answers {1, epoch, ttl, waiting} holds | {2, ahead, lapse in or -1, 0} waits | {3} busy, or too late
 --   | {4, capacity} another capacity is in use, -1 for readers | {5, share, n, of} the owner holds only this
 --   | {6, left} nothing is granted for so long, after a crash
 CREATE OR REPLACE FUNCTION tidelock.enter(p_name text, p_id uuid, is_try boolean, p_ttl bigint, p_share smallint,
@@ -30,7 +30,7 @@ BEGIN
       epoch = greatest(epoch + 1, p_at), used = p_at,
       claims = ARRAY[ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
         is_detached, p_owner, p_label)::tidelock.claim]
-    WHERE name = p_name AND claims IS NULL RETURNING epoch INTO given;
+    WHERE name = p_name AND claims IS NULL AND late IS NULL RETURNING epoch INTO given;
     IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
   END IF;
   IF is_try THEN
@@ -48,6 +48,8 @@ BEGIN
   l := o.l;
   p_at := o.p_at;
   c := ROW(p_id, p_ttl, p_at, p_at + p_ttl, 0, 0, 0, p_share, p_n, p_of, is_detached, p_owner, p_label);
+  -- Only now that the row is locked: a mark that was written while this waited for it is seen.
+  IF l.late IS NOT NULL AND EXISTS (SELECT FROM tidelock.gone WHERE id = p_id) THEN too_small := ARRAY[3]; END IF;
   FOR i IN 1 .. coalesce(cardinality(l.claims), 0) LOOP
     other := l.claims[i];
     IF other.id = p_id THEN
@@ -200,6 +202,21 @@ BEGIN
   IF changed THEN
     UPDATE tidelock.line SET epoch = l.epoch, used = o.p_at, claims = l.claims WHERE name = p_name;
   END IF;
+END $$;
+
+-- Sees to it that a claim which is about to be left is not entered any more: a question for it was not answered, and may
+-- arrive later.
+CREATE OR REPLACE FUNCTION tidelock.shut_out(p_name text, p_id uuid) RETURNS void
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  p_at bigint := tidelock.now_micros();
+  mode text := tidelock.commits(false);
+BEGIN
+  -- Whoever enters has the row when it looks for the mark, and so has this.
+  INSERT INTO tidelock.line AS l (name, epoch, used, late) VALUES (p_name, 0, p_at, p_at + tidelock.longest_way())
+    ON CONFLICT (name) DO UPDATE SET late = greatest(l.late, excluded.late);
+  INSERT INTO tidelock.gone (id, since) VALUES (p_id, p_at) ON CONFLICT DO NOTHING;
+  PERFORM tidelock.sweep(1);
 END $$;
 
 -- What is in line, one row for each claim, in order; of all names if none are given.
