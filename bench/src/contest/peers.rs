@@ -33,9 +33,9 @@ const PYTHON: &[&[&str]] = &[
     &["venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"],
 ];
 const NODE: &[&[&str]] = &[&["npm", "install", "--no-audit", "--no-fund", "--silent"]];
-// A workspace of its own, and so a folder of its own, whatever the environment says.
+// Workspaces of their own, which share what they are built from.
 const CARGO: &[&[&str]] =
-    &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "target"]];
+    &[&["cargo", "build", "--release", "--quiet", "--locked", "--target-dir", "../cargo"]];
 
 const fn go(name: &'static str) -> Peer {
     Peer { run: &["./peer"], make: GO, ..PEER }.named(name)
@@ -79,16 +79,16 @@ impl Peer {
     }
 }
 
-const DISTRIBUTED_LOCK: Peer = rust("distributed-lock", &["target/release/distributed-lock-peer"]).by_url();
+const DISTRIBUTED_LOCK: Peer = rust("distributed-lock", &["../cargo/release/distributed-lock-peer"]).by_url();
 const NODE_REDLOCK: Peer =
     Peer { run: &["node", "main.js"], make: NODE, ..PEER }.named("node-redlock").renews();
-const RSLOCK: Peer = rust("rslock", &["target/release/rslock-peer"]).renews();
+const RSLOCK: Peer = rust("rslock", &["../cargo/release/rslock-peer"]).renews();
 const SHEDLOCK: Peer =
     java("shedlock", &["java", "-Xmx256m", "-cp", "target/shedlock-peer.jar:target/jars/*", "Peer"]).by_url();
-const SQLX: Peer = rust("sqlx-advisory", &["target/release/sqlx-advisory"]).by_url();
+const SQLX: Peer = rust("sqlx-advisory", &["../cargo/release/sqlx-advisory"]).by_url();
 
 pub(super) const FILE: &[Peer] =
-    &[rust("fs4", &["target/release/fs4-peer"]).renews(), DISTRIBUTED_LOCK.renews()];
+    &[rust("fs4", &["../cargo/release/fs4-peer"]).renews(), DISTRIBUTED_LOCK.renews()];
 
 pub(super) const REDIS: &[Peer] = &[
     java("redisson", &["java", "-Xmx256m", "-cp", "target/redisson-peer.jar:target/jars/*", "Peer"]).renews(),
@@ -113,7 +113,7 @@ pub(super) const ETCD: &[Peer] = &[
 pub(super) const ZOOKEEPER: &[Peer] = &[
     java("curator", &["java", "-Xmx256m", "-cp", "target/curator-peer.jar:target/jars/*", "Bench"]).renews(),
     python("kazoo").renews(),
-    rust("zookeeper-client", &["target/release/zookeeper-client-peer"]).renews(),
+    rust("zookeeper-client", &["../cargo/release/zookeeper-client-peer"]).renews(),
 ];
 
 pub(super) const POSTGRES: &[Peer] = &[
