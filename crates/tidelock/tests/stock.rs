@@ -15,6 +15,9 @@ mod process;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 #[path = "common/shared.rs"]
 mod shared;
+#[cfg(all(feature = "mysql", feature = "postgres"))]
+#[path = "stock/sql.rs"]
+mod sql;
 
 use std::{
     pin::Pin,
@@ -195,6 +198,10 @@ fn trials() -> Vec<Trial> {
         trials.extend(stock::all().into_iter().map(|case| case_trial(name, *open, case)));
         trials.extend((0..seeds.unwrap_or(SEEDS)).map(|seed| compare_trial(name, *open, seed)));
     }
+    #[cfg(all(feature = "mysql", feature = "postgres"))]
+    trials.extend(sql::trials().into_iter().filter(|trial| {
+        wanted.as_deref().is_none_or(|wanted| trial.name().starts_with(&format!("{wanted}::")))
+    }));
     #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
     if wanted.is_none() {
         trials.extend(faults::trials());

@@ -31,7 +31,7 @@ const MOST_SEGMENTS: u32 = 1_024;
 /// Segments of an item when nothing is said.
 const SEGMENTS: u32 = 8;
 /// How long a step may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The pauses before a step is tried again.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
 /// For how long a segment that was found empty is believed to be.

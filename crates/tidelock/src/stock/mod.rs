@@ -25,6 +25,7 @@
 //! | `plan` | which segments an item has, and which an order belongs to |
 //! | `store` | what a store has to do |
 //! | `reply` | answers of stores that have only numbers |
+//! | `together` | steps on orders that go together, where each commit waits for a disk |
 //! | `client` | connecting and opening |
 //! | `selling` | orders: taking, giving back, finding stock elsewhere |
 //! | `keeping` | counting, adding, changing the segments, closing |
@@ -37,6 +38,8 @@ mod plan;
 pub(crate) mod reply;
 mod selling;
 mod store;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) mod together;
 
 pub(crate) use self::ledger::micros;
 pub use self::{

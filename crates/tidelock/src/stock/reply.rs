@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use super::store::{Answer, Counts, Lent, Standing, TransferId};
 
+/// Reads the answers to some steps on orders: three numbers for each, of which the last may mean nothing.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) fn read_orders(numbers: &[u64]) -> Option<Vec<Answer>> {
+    let (answers, []) = numbers.as_chunks::<3>() else { return None };
+    answers.iter().map(|answer| read(answer)).collect()
+}
+
 /// Reads `0` no such segment, `1 standing n` of an order by a letter's number, `2 remaining pending` not enough,
 /// `3 mapping` the caller's is old, `4 n pending` lent, `5` done, `6 1` brought before, `7` another sale, and
 /// `10 remaining sold held returned`, followed for each transfer by both halves of its id, how many, where to, its age.
@@ -19,7 +26,7 @@ pub(crate) fn read(numbers: &[u64]) -> Option<Answer> {
             _ => return None,
         }),
         [2, remaining, pending] => Answer::Short { remaining, pending },
-        [3, fence] => Answer::Stale(fence),
+        [3, fence, ..] => Answer::Stale(fence),
         [4, n, pending] => Answer::Lent { n, pending },
         [5, ..] => Answer::Done,
         [6, before] => Answer::Brought(before == 1),

@@ -1,6 +1,7 @@
-//! Stock in MySQL and MariaDB: rows for plans, segments and orders, and one stored procedure for each step.
+//! Stock in MySQL and MariaDB: rows for plans, segments and orders, and one stored procedure for each step; steps on
+//! orders go together.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Write, sync::Arc, time::Duration};
 
 use mysql_async::Value;
 
@@ -12,13 +13,17 @@ use super::{
 use crate::{
     backend::{Call, Failure},
     name::Name,
-    stock::{Answer, End, SegmentId, Step, StockStore, TransferId, reply},
+    stock::{
+        Answer, SegmentId, Step, StockStore, TransferId, reply,
+        together::{OrderStep, Together},
+    },
 };
 
 /// A client of MySQL or MariaDB that keeps stock there.
 #[derive(Debug)]
 pub struct MysqlStock {
     link: Arc<Link>,
+    orders: Together,
 }
 
 impl MysqlStock {
@@ -37,8 +42,33 @@ impl MysqlStock {
                 "this server may forget sales that it confirmed: set innodb_flush_log_at_trx_commit = 1 (and sync_binlog = 1 where it has a binary log)",
             ));
         }
-        Ok(Self { link: Arc::new(link) })
+        let link = Arc::new(link);
+        let orders = Together::new({
+            let link = Arc::clone(&link);
+            move |steps| apply_orders(&link, steps)
+        });
+        Ok(Self { link, orders })
     }
+}
+
+/// Makes steps on orders, in one transaction: a line for each, with tabs between what it has. Neither is in any name or id.
+fn apply_orders(link: &Arc<Link>, steps: &[OrderStep]) -> Call<Vec<Answer>> {
+    let (link, mut lines) = (Arc::clone(link), String::new());
+    for OrderStep { segment, fence, order, how, n, hold, brings } in steps {
+        let (item, number) = (segment.item.as_str(), segment.number);
+        let hold = hold.map_or(String::new(), |hold| most_micros(hold).to_string());
+        let (transfer, brought) = match brings {
+            Some((transfer, n)) => (transfer.to_string(), *n),
+            None => (String::new(), 0),
+        };
+        // Writing to a string does not fail.
+        let _ =
+            writeln!(lines, "{item}\t{number}\t{how}\t{fence}\t{order}\t{n}\t{hold}\t{transfer}\t{brought}");
+    }
+    Call::later(async move {
+        let answers = ask(&link, "CALL tidelock_stock_order_steps(?)", vec![lines.into()]).await?;
+        reply::read_orders(&answers).ok_or_else(unreadable)
+    })
 }
 
 /// Calls a procedure; its answer is numbers.
@@ -78,23 +108,7 @@ impl StockStore for MysqlStock {
             Step::Fill { sale, fence, n } => {
                 ("CALL tidelock_stock_fill(?, ?, ?, ?, ?)", vec![sale.into(), fence.into(), n.into()])
             }
-            Step::Take { fence, order, n, hold, brings } => {
-                let (transfer, brought) = match brings {
-                    Some((transfer, n)) => (id(*transfer), n.into()),
-                    None => (Value::NULL, Value::NULL),
-                };
-                let hold = hold.map_or(Value::NULL, micros);
-                let more = vec![fence.into(), (**order).into(), n.into(), hold, transfer, brought];
-                ("CALL tidelock_stock_take(?, ?, ?, ?, ?, ?, ?, ?)", more)
-            }
-            Step::End { fence, order, how } => {
-                let how = match how {
-                    End::GiveBack => "g",
-                    End::Confirm => "c",
-                    End::Void => "v",
-                };
-                ("CALL tidelock_stock_end(?, ?, ?, ?, ?)", vec![fence.into(), (**order).into(), how.into()])
-            }
+            Step::Take { .. } | Step::End { .. } => return self.orders.apply(segment, step),
             Step::Lend { transfer, n, to } => {
                 ("CALL tidelock_stock_lend(?, ?, ?, ?, ?)", vec![id(*transfer), n.into(), to.into()])
             }
@@ -117,7 +131,11 @@ fn id(transfer: TransferId) -> Value {
     transfer.0.to_be_bytes().to_vec().into()
 }
 
-/// Far from where a time and a number of microseconds overflow.
 fn micros(time: Duration) -> Value {
-    crate::stock::micros(time).min(u64::MAX / 8).into()
+    most_micros(time).into()
+}
+
+/// Far from where a time and a number of microseconds overflow.
+fn most_micros(time: Duration) -> u64 {
+    crate::stock::micros(time).min(u64::MAX / 8)
 }

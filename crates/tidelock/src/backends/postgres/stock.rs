@@ -1,4 +1,4 @@
-//! Stock in PostgreSQL: rows for plans, segments and orders, and one function for each step.
+//! Stock in PostgreSQL: rows for plans, segments and orders, and one function for each step; steps on orders go together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,22 +12,24 @@ use super::{
 use crate::{
     backend::{Call, ClientId, Failure},
     name::Name,
-    stock::{Answer, End, SegmentId, Step, StockStore, reply},
+    stock::{
+        Answer, SegmentId, Step, StockStore, reply,
+        together::{OrderStep, Together},
+    },
 };
 
 const PLAN: usize = 0;
 const REPLAN: usize = 1;
 const FILL: usize = 2;
-const TAKE: usize = 3;
-const END: usize = 4;
-const LEND: usize = 5;
-const BRING: usize = 6;
-const SETTLE: usize = 7;
-const LOOK: usize = 8;
-const CLOSE: usize = 9;
+const ORDERS: usize = 3;
+const LEND: usize = 4;
+const BRING: usize = 5;
+const SETTLE: usize = 6;
+const LOOK: usize = 7;
+const CLOSE: usize = 8;
 
 /// By their numbers.
-static VERBS: [Verb; 10] = [
+static VERBS: [Verb; 9] = [
     Verb { text: "SELECT version, plan FROM tidelock.stock_plan_of($1)", types: &[Type::TEXT] },
     Verb {
         text: "SELECT tidelock.stock_replan($1, $2, $3, $4)",
@@ -38,21 +40,18 @@ static VERBS: [Verb; 10] = [
         types: &[Type::TEXT, Type::INT4, Type::TEXT, Type::INT8, Type::INT8],
     },
     Verb {
-        text: "SELECT tidelock.stock_take($1, $2, $3, $4, $5, $6, $7, $8)",
+        text: "SELECT tidelock.stock_order_steps($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         types: &[
-            Type::TEXT,
-            Type::INT4,
-            Type::INT8,
-            Type::TEXT,
-            Type::INT8,
-            Type::INT8,
-            Type::TEXT,
-            Type::INT8,
+            Type::TEXT_ARRAY,
+            Type::INT4_ARRAY,
+            Type::INT8_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::INT8_ARRAY,
+            Type::INT8_ARRAY,
+            Type::TEXT_ARRAY,
+            Type::INT8_ARRAY,
         ],
-    },
-    Verb {
-        text: "SELECT tidelock.stock_end($1, $2, $3, $4, $5)",
-        types: &[Type::TEXT, Type::INT4, Type::INT8, Type::TEXT, Type::TEXT],
     },
     Verb {
         text: "SELECT tidelock.stock_lend($1, $2, $3, $4, $5)",
@@ -71,6 +70,7 @@ static VERBS: [Verb; 10] = [
 #[derive(Debug)]
 pub struct PostgresStock {
     link: Arc<Link>,
+    orders: Together,
 }
 
 impl PostgresStock {
@@ -85,13 +85,36 @@ impl PostgresStock {
         let (tell, _) = unbounded_channel();
         let link = Link::new(config, ClientId::random(), &VERBS, tell);
         link.connection().await?;
-        Ok(Self { link })
+        let orders = Together::new({
+            let link = Arc::clone(&link);
+            move |steps| apply_orders(&link, steps)
+        });
+        Ok(Self { link, orders })
     }
+}
 
-    /// What an item is called in the database.
-    fn key(&self, item: &Name) -> String {
-        [self.link.prefix(), item.as_str()].concat()
-    }
+/// What an item is called in the database.
+fn key(link: &Link, item: &Name) -> String {
+    [link.prefix(), item.as_str()].concat()
+}
+
+/// Makes steps on orders, in one transaction.
+fn apply_orders(link: &Arc<Link>, steps: &[OrderStep]) -> Call<Vec<Answer>> {
+    let link = Arc::clone(link);
+    let items: Vec<_> = steps.iter().map(|step| key(&link, &step.segment.item)).collect();
+    let numbers: Vec<_> = steps.iter().map(|step| step.segment.number.cast_signed()).collect();
+    let fences: Vec<_> = steps.iter().map(|step| number(step.fence)).collect();
+    let orders: Vec<_> = steps.iter().map(|step| step.order.to_string()).collect();
+    let hows: Vec<_> = steps.iter().map(|step| step.how).collect();
+    let ns: Vec<_> = steps.iter().map(|step| number(step.n)).collect();
+    let holds: Vec<_> = steps.iter().map(|step| step.hold.map(micros)).collect();
+    let transfers: Vec<_> = steps.iter().map(|step| step.brings.map(|(id, _)| id.to_string())).collect();
+    let brought: Vec<_> = steps.iter().map(|step| step.brings.map(|(_, n)| number(n))).collect();
+    Call::later(async move {
+        let values: [&(dyn ToSql + Sync); 9] =
+            [&items, &numbers, &fences, &orders, &hows, &ns, &holds, &transfers, &brought];
+        reply::read_orders(&ask(&link, ORDERS, &values).await?).ok_or_else(unreadable)
+    })
 }
 
 /// Runs one of the statements; its answer is numbers.
@@ -112,7 +135,7 @@ impl StockStore for PostgresStock {
     }
 
     fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
-        let (link, item) = (Arc::clone(&self.link), self.key(item));
+        let (link, item) = (Arc::clone(&self.link), key(&self.link, item));
         Call::later(async move {
             let rows = link.ask(PLAN, &[&item]).await?.rows;
             let Some(row) = rows.first() else { return Ok(None) };
@@ -125,7 +148,7 @@ impl StockStore for PostgresStock {
     }
 
     fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
-        let (link, item, text) = (Arc::clone(&self.link), self.key(item), text.to_owned());
+        let (link, item, text) = (Arc::clone(&self.link), key(&self.link, item), text.to_owned());
         Call::later(async move {
             let keep = keep.map(micros);
             Ok(ask(&link, REPLAN, &[&item, &number(version), &text, &keep]).await? == [5, 1])
@@ -133,32 +156,16 @@ impl StockStore for PostgresStock {
     }
 
     fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
-        let (link, item) = (Arc::clone(&self.link), self.key(&segment.item));
-        let (place, step) = (segment.number.cast_signed(), step.clone());
+        let (link, orders) = (Arc::clone(&self.link), self.orders.clone());
+        let (segment, step) = (segment.clone(), step.clone());
         Call::later(async move {
+            let (item, place) = (key(&link, &segment.item), segment.number.cast_signed());
             let answer = match step {
+                Step::Take { .. } | Step::End { .. } => return orders.apply(&segment, &step).await,
                 Step::Fill { sale, fence, n } => {
                     let values: [&(dyn ToSql + Sync); 5] =
                         [&item, &place, &format!("{sale:016x}"), &number(fence), &number(n)];
                     ask(&link, FILL, &values).await?
-                }
-                Step::Take { fence, order, n, hold, brings } => {
-                    let (transfer, brought) = match brings {
-                        Some((transfer, n)) => (Some(transfer.to_string()), Some(number(n))),
-                        None => (None, None),
-                    };
-                    let (order, hold) = (&*order, hold.map(micros));
-                    let values: [&(dyn ToSql + Sync); 8] =
-                        [&item, &place, &number(fence), &order, &number(n), &hold, &transfer, &brought];
-                    ask(&link, TAKE, &values).await?
-                }
-                Step::End { fence, order, how } => {
-                    let how = match how {
-                        End::GiveBack => "g",
-                        End::Confirm => "c",
-                        End::Void => "v",
-                    };
-                    ask(&link, END, &[&item, &place, &number(fence), &&*order, &how]).await?
                 }
                 Step::Lend { transfer, n, to } => {
                     let (transfer, to) = (transfer.to_string(), to.cast_signed());

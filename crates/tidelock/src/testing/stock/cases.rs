@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,6 +30,8 @@ macro_rules! cases {
 cases! {
     an_order_is_taken_once_however_often_and_by_whom_it_is_asked_for,
     nothing_is_oversold_and_the_last_item_anywhere_is_found,
+    many_tasks_of_several_clients_take_each_order_once,
+    buyers_that_give_up_take_nobody_along,
     an_order_for_several_is_gathered_from_all_segments,
     an_order_for_more_than_there_is_takes_nothing,
     what_is_given_back_is_sold_again,
@@ -46,6 +49,8 @@ cases! {
     items_and_orders_of_any_name_are_kept_apart,
 }
 
+/// Longer than any case takes.
+const LONG: Duration = Duration::from_secs(3_600);
 /// Within this anything happens that happens by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -96,6 +101,83 @@ async fn nothing_is_oversold_and_the_last_item_anywhere_is_found(world: World) {
     assert_eq!((tally.remaining, tally.sold, tally.returned), (0, 101, 0));
     // Whoever was refused stays so, and whoever was not keeps what it has.
     assert_eq!(sell(&stocks, 0..300).await, 101);
+}
+
+/// More than there is: some orders are of one client, and some of all of them.
+async fn many_tasks_of_several_clients_take_each_order_once(world: World) {
+    const INITIAL: u64 = 700;
+    let mut buyers = JoinSet::new();
+    for client in 0..3 {
+        let stock = world.open(INITIAL, 5).await;
+        for task in 0..64 {
+            let stock = stock.clone();
+            buyers.spawn(async move {
+                let mut taken = Vec::new();
+                for round in 0..4 {
+                    let all = format!("all-{task}-{round}");
+                    if stock.take(&all, 1).await.unwrap().is_taken() {
+                        taken.push(all);
+                    }
+                    let mine = format!("{client}-{task}-{round}");
+                    let sale = match round {
+                        0 => stock.reserve(&mine, 1, LONG).await.unwrap(),
+                        _ => stock.take(&mine, 1).await.unwrap(),
+                    };
+                    match (sale, round) {
+                        (Sale::Reserved, _) => assert!(stock.confirm(&mine).await.unwrap(), "{mine}"),
+                        (Sale::Taken, 1) => assert!(stock.give_back(&mine).await.unwrap(), "{mine}"),
+                        (Sale::Taken, _) => {}
+                        (sale, _) => assert_eq!(sale, Sale::SoldOut, "{mine}"),
+                    }
+                    if sale != Sale::SoldOut && round != 1 {
+                        taken.push(mine);
+                    }
+                }
+                taken
+            });
+        }
+    }
+    let taken: HashSet<_> = buyers.join_all().await.into_iter().flatten().collect();
+    let stock = world.open(INITIAL, 5).await;
+    let tally = stock.tally().await.unwrap();
+    assert_eq!(tally.sold, taken.len() as u64, "sold to nobody, or sold twice");
+    assert_eq!((tally.sold + tally.remaining, tally.reserved), (INITIAL, 0));
+    for order in taken {
+        assert_eq!(stock.take(&order, 1).await.unwrap(), Sale::Taken, "{order}");
+    }
+}
+
+async fn buyers_that_give_up_take_nobody_along(world: World) {
+    let stock = world.open(1_000, 4).await;
+    for round in 0..4 {
+        let mut buyers = JoinSet::new();
+        for task in 0..64 {
+            let stock = stock.clone();
+            buyers.spawn(async move {
+                let order = format!("order-{round}-{task}");
+                let mut take = std::pin::pin!(stock.take(&order, 1));
+                if task % 2 == 0 {
+                    return Some(take.await.unwrap());
+                }
+                // Gives up, sooner or later.
+                for _ in 0..task {
+                    tokio::select! {
+                        biased;
+                        sale = &mut take => return Some(sale.unwrap()),
+                        () = tokio::task::yield_now() => {}
+                    }
+                }
+                None
+            });
+        }
+        let sales = buyers.join_all().await;
+        assert!(sales.iter().flatten().all(|sale| sale.is_taken()), "{sales:?}");
+    }
+    for order in (0..4).flat_map(|round| (0..64).map(move |task| format!("order-{round}-{task}"))) {
+        assert_eq!(stock.take(&order, 1).await.unwrap(), Sale::Taken, "{order}");
+    }
+    let tally = stock.tally().await.unwrap();
+    assert_eq!((tally.sold, tally.remaining), (256, 744));
 }
 
 async fn an_order_for_several_is_gathered_from_all_segments(world: World) {

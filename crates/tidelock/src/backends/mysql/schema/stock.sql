@@ -188,107 +188,128 @@ BEGIN
   END IF;
 END
 //
-DROP PROCEDURE IF EXISTS tidelock_stock_take
+DROP PROCEDURE IF EXISTS tidelock_stock_write
 //
--- Takes for an order, all or nothing; 0 only asks how it stands. `p_hold`: microseconds of a reservation, else NULL.
--- `p_transfer` is brought along, unless it is NULL.
-CREATE PROCEDURE tidelock_stock_take(p_item VARBINARY(512), p_number INT UNSIGNED, p_fence BIGINT,
-  p_order VARBINARY(128), p_n BIGINT, p_hold BIGINT, p_transfer BINARY(16), p_brought BIGINT)
+-- Writes what steps on orders made of a segment that is open. Nothing if there is none.
+CREATE PROCEDURE tidelock_stock_write(p_item VARBINARY(512), p_number INT UNSIGNED, p_fence BIGINT, p_remaining BIGINT,
+  p_held BIGINT, p_returned BIGINT)
 MODIFIES SQL DATA
-main: BEGIN
-  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
-  DECLARE v_standing TINYINT UNSIGNED DEFAULT NULL;
-  DECLARE v_n BIGINT DEFAULT 0;
-  DECLARE v_answer VARCHAR(64);
-  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_standing = NULL;
-  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-  START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
-    COMMIT;
-    SELECT '0';
-    LEAVE main;
-  END IF;
-  IF p_transfer IS NOT NULL THEN
-    CALL tidelock_stock_brings(p_item, p_number, p_transfer, p_brought, v_n, v_remaining);
-  END IF;
-  IF p_fence < v_fence THEN
-    COMMIT;
-    SELECT CONCAT('3 ', v_fence);
-    LEAVE main;
-  END IF;
-  IF p_fence > v_fence THEN
-    UPDATE tidelock_stock_segments SET fence = p_fence WHERE item = p_item AND number = p_number;
-  END IF;
-  SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
-  IF v_remaining < p_n OR v_standing = 104 THEN
-    CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
-    SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
-  END IF;
-  IF v_standing IS NOT NULL THEN
-    SET v_answer = CONCAT_WS(' ', 1, v_standing, v_n);
-  ELSEIF p_n = 0 THEN
-    SET v_answer = '1 117 0';
-  ELSEIF v_remaining < p_n THEN
-    SET v_answer = CONCAT_WS(' ', 2, v_remaining, v_pending);
-  ELSE
-    SET v_standing = IF(p_hold IS NULL, 116, 104);
-    INSERT INTO tidelock_stock_orders VALUES (p_item, p_number, p_order, v_standing, p_n, v_now + p_hold);
-    UPDATE tidelock_stock_segments SET remaining = remaining - p_n, held = held + IF(p_hold IS NULL, 0, p_n),
-      next_end = IF(p_hold IS NULL, next_end, LEAST(COALESCE(next_end, v_now + p_hold), v_now + p_hold))
+BEGIN
+  IF p_fence IS NOT NULL THEN
+    UPDATE tidelock_stock_segments
+      SET fence = p_fence, remaining = p_remaining, held = held + p_held, returned = returned + p_returned
       WHERE item = p_item AND number = p_number;
-    SET v_answer = CONCAT_WS(' ', 1, v_standing, p_n);
   END IF;
-  COMMIT;
-  SELECT v_answer;
 END
 //
-DROP PROCEDURE IF EXISTS tidelock_stock_end
+DROP PROCEDURE IF EXISTS tidelock_stock_order_steps
 //
--- Ends an order: g what it took comes back, c its reservation is confirmed, v it is never to be taken.
-CREATE PROCEDURE tidelock_stock_end(p_item VARBINARY(512), p_number INT UNSIGNED, p_fence BIGINT,
-  p_order VARBINARY(128), p_how BINARY(1))
+-- Steps on orders, one after the other, in one commit; three numbers for each, in order. A line for each, with tabs between:
+-- item, segment, how, mapping, order, n, hold, transfer, brought. How: t takes n, all or nothing (0 only asks how the order
+-- stands), for `hold` microseconds unless that is empty, after `transfer` was brought unless that is empty; g what it took
+-- comes back, c its reservation is confirmed, v it is never to be taken.
+-- Those of one segment come together, and segments in one order, which is the same for all clients: nobody waits for one
+-- that is locked by somebody who waits for his.
+CREATE PROCEDURE tidelock_stock_order_steps(p_steps MEDIUMBLOB)
 MODIFIES SQL DATA
-main: BEGIN
-  DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+BEGIN
+  DECLARE v_now, v_fence, v_remaining, v_pending, v_before BIGINT;
+  DECLARE v_held, v_returned BIGINT DEFAULT 0;
+  DECLARE v_from, v_to INT UNSIGNED DEFAULT 1;
+  DECLARE v_line VARBINARY(1024);
+  DECLARE v_at, v_place VARBINARY(600) DEFAULT '';
+  DECLARE v_item VARBINARY(512);
+  DECLARE v_number INT UNSIGNED;
+  DECLARE v_how BINARY(1);
+  DECLARE v_step_fence, v_wanted, v_hold BIGINT;
+  DECLARE v_order, v_transfer VARBINARY(128);
   DECLARE v_standing, v_after TINYINT UNSIGNED DEFAULT NULL;
-  DECLARE v_n BIGINT DEFAULT 0;
-  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_standing = NULL;
+  DECLARE v_n BIGINT;
+  DECLARE v_is_new TINYINT;
+  DECLARE v_answer VARCHAR(64);
+  DECLARE v_answers MEDIUMTEXT DEFAULT NULL;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_standing = NULL, v_n = 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
-    COMMIT;
-    SELECT '0';
-    LEAVE main;
-  END IF;
-  IF p_fence < v_fence THEN
-    COMMIT;
-    SELECT CONCAT('3 ', v_fence);
-    LEAVE main;
-  END IF;
-  CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
-  SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders WHERE item = p_item AND number = p_number AND id = p_order;
-  SET v_after = COALESCE(v_standing, IF(p_how = 'c', 117, 118));
-  IF v_standing IS NULL THEN
-    IF p_how <> 'c' THEN
-      INSERT INTO tidelock_stock_orders VALUES (p_item, p_number, p_order, v_after, 0, NULL);
+  WHILE v_from < LENGTH(p_steps) DO
+    SET v_to = LOCATE('\n', p_steps, v_from);
+    SET v_line = SUBSTRING(p_steps, v_from, v_to - v_from);
+    SET v_from = v_to + 1;
+    SET v_place = SUBSTRING_INDEX(v_line, '\t', 2);
+    IF v_place <> v_at THEN
+      CALL tidelock_stock_write(v_item, v_number, v_fence, v_remaining, v_held, v_returned);
+      SET v_at = v_place, v_held = 0, v_returned = 0;
+      SET v_item = SUBSTRING_INDEX(v_place, '\t', 1), v_number = SUBSTRING_INDEX(v_place, '\t', -1);
+      CALL tidelock_stock_open(v_item, v_number, v_now, v_fence, v_remaining, v_pending);
     END IF;
-  ELSEIF p_how = 'g' AND v_standing IN (116, 104) THEN
-    SET v_after = 114;
-  ELSEIF p_how = 'c' AND v_standing = 104 THEN
-    SET v_after = 116;
-  END IF;
-  IF v_after <> v_standing THEN
-    UPDATE tidelock_stock_orders SET standing = v_after, ends = NULL WHERE item = p_item AND number = p_number AND id = p_order;
-  END IF;
-  UPDATE tidelock_stock_segments SET fence = p_fence,
-    remaining = remaining + IF(v_after = 114 AND v_after <> v_standing, v_n, 0),
-    returned = returned + IF(v_after = 114 AND v_after <> v_standing, v_n, 0),
-    held = held - IF(v_standing = 104 AND v_after <> v_standing, v_n, 0)
-    WHERE item = p_item AND number = p_number;
+    SET v_line = SUBSTRING(v_line, LENGTH(v_place) + 2);
+    SET v_how = SUBSTRING_INDEX(v_line, '\t', 1);
+    SET v_step_fence = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 2), '\t', -1);
+    SET v_order = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 3), '\t', -1);
+    SET v_wanted = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 4), '\t', -1);
+    SET v_hold = NULLIF(SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 5), '\t', -1), '');
+    SET v_transfer = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 6), '\t', -1);
+    IF v_transfer <> '' AND v_fence IS NOT NULL THEN
+      CALL tidelock_stock_brings(v_item, v_number, UNHEX(v_transfer), SUBSTRING_INDEX(v_line, '\t', -1), v_before, v_remaining);
+    END IF;
+    IF v_fence IS NULL THEN
+      SET v_answer = '0 0 0';
+    ELSEIF v_step_fence < v_fence THEN
+      SET v_answer = CONCAT_WS(' ', 3, v_fence, 0);
+    ELSE
+      SET v_fence = v_step_fence;
+      IF v_how <> 't' OR v_remaining < v_wanted THEN
+        CALL tidelock_stock_lapse(v_item, v_number, v_now, v_remaining);
+      END IF;
+      SET v_is_new = v_how = 't' AND v_wanted BETWEEN 1 AND v_remaining;
+      IF v_is_new THEN
+        -- Most orders are new. Whether this one is, is found out by writing it: that costs less than to look first.
+        BEGIN
+          DECLARE CONTINUE HANDLER FOR 1062 SET v_is_new = 0;
+          SET v_after = IF(v_hold IS NULL, 116, 104), v_n = v_wanted;
+          INSERT INTO tidelock_stock_orders VALUES (v_item, v_number, v_order, v_after, v_n, v_now + v_hold);
+        END;
+      END IF;
+      IF v_is_new THEN
+        SET v_remaining = v_remaining - v_n;
+        IF v_hold IS NOT NULL THEN
+          SET v_held = v_held + v_n;
+          -- At once: the next step may look for reservations that are over.
+          UPDATE tidelock_stock_segments SET next_end = LEAST(COALESCE(next_end, v_now + v_hold), v_now + v_hold)
+            WHERE item = v_item AND number = v_number;
+        END IF;
+      ELSE
+        SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders
+          WHERE item = v_item AND number = v_number AND id = v_order;
+        IF v_how = 't' AND v_standing = 104 THEN
+          CALL tidelock_stock_lapse(v_item, v_number, v_now, v_remaining);
+          SELECT standing, n INTO v_standing, v_n FROM tidelock_stock_orders
+            WHERE item = v_item AND number = v_number AND id = v_order;
+        END IF;
+        SET v_after = COALESCE(v_standing, 117);
+        IF v_standing IS NULL AND v_how = 't' AND v_wanted > 0 THEN
+          SET v_after = NULL;
+        ELSEIF v_standing IS NULL AND v_how IN ('g', 'v') THEN
+          SET v_after = 118;
+          INSERT INTO tidelock_stock_orders VALUES (v_item, v_number, v_order, v_after, 0, NULL);
+        ELSEIF v_how = 'g' AND v_standing IN (116, 104) THEN
+          SET v_after = 114, v_remaining = v_remaining + v_n, v_returned = v_returned + v_n;
+        ELSEIF v_how = 'c' AND v_standing = 104 THEN
+          SET v_after = 116;
+        END IF;
+        IF v_standing IS NOT NULL AND v_after <> v_standing THEN
+          SET v_held = v_held - IF(v_standing = 104, v_n, 0);
+          UPDATE tidelock_stock_orders SET standing = v_after, ends = NULL
+            WHERE item = v_item AND number = v_number AND id = v_order;
+        END IF;
+      END IF;
+      SET v_answer = IF(v_after IS NULL, CONCAT_WS(' ', 2, v_remaining, v_pending), CONCAT_WS(' ', 1, v_after, v_n));
+    END IF;
+    SET v_answers = CONCAT_WS(' ', v_answers, v_answer);
+  END WHILE;
+  CALL tidelock_stock_write(v_item, v_number, v_fence, v_remaining, v_held, v_returned);
   COMMIT;
-  SELECT CONCAT_WS(' ', 1, v_after, v_n);
+  SELECT v_answers;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_lend

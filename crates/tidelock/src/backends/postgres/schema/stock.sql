@@ -154,80 +154,85 @@ BEGIN
   END IF;
 END $$;
 
--- Takes for an order, all or nothing; 0 only asks how it stands. `p_hold`: microseconds of a reservation.
-CREATE OR REPLACE FUNCTION tidelock.stock_take(p_item text, p_number int, p_fence bigint, p_order text, p_n bigint,
-  p_hold bigint, p_transfer text, p_brought bigint) RETURNS bigint[]
+-- Steps on orders, one after the other, in one commit; three numbers for each, in order. `p_hows`: t takes `p_ns`, all or
+-- nothing (0 only asks how the order stands), for `p_holds` microseconds unless that is null, after `p_transfers` was
+-- brought unless that is null; g what it took comes back, c its reservation is confirmed, v it is never to be taken.
+-- Those of one segment come together, and segments in one order, which is the same for all clients: nobody waits for one that
+-- is locked by somebody who waits for his.
+CREATE OR REPLACE FUNCTION tidelock.stock_order_steps(p_items text[], p_numbers int[], p_fences bigint[], p_orders text[],
+  p_hows text[], p_ns bigint[], p_holds bigint[], p_transfers text[], p_brought bigint[]) RETURNS bigint[]
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  s tidelock.segment := tidelock.stock_open(p_item, p_number);
-  o tidelock.stock_order;
-  answer bigint[];
-BEGIN
-  IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
-  IF p_transfer IS NOT NULL THEN SELECT (b.s).* INTO s FROM tidelock.stock_brings(s, p_transfer, p_brought) b; END IF;
-  IF p_fence < s.fence THEN
-    answer := ARRAY[3, s.fence];
-  ELSE
-    s.fence := p_fence;
-    SELECT * INTO o FROM tidelock.stock_order WHERE item = p_item AND number = p_number AND id = p_order;
-    IF s.remaining < p_n OR o.standing = 'h' THEN
-      s := tidelock.stock_lapse(s);
-      SELECT * INTO o FROM tidelock.stock_order WHERE item = p_item AND number = p_number AND id = p_order;
-    END IF;
-    IF o.id IS NOT NULL THEN
-      answer := ARRAY[1, ascii(o.standing::text), o.n];
-    ELSIF p_n = 0 THEN
-      answer := ARRAY[1, 117, 0];
-    ELSIF s.remaining < p_n THEN
-      answer := ARRAY[2, s.remaining, s.pending];
-    ELSE
-      s.remaining := s.remaining - p_n;
-      o.standing := 't';
-      IF p_hold IS NOT NULL THEN
-        o.standing := 'h';
-        o.ends := tidelock.now_micros() + p_hold;
-        s.held := s.held + p_n;
-        s.next_end := least(s.next_end, o.ends);
-      END IF;
-      INSERT INTO tidelock.stock_order VALUES (p_item, p_number, p_order, o.standing, p_n, o.ends);
-      answer := ARRAY[1, ascii(o.standing::text), p_n];
-    END IF;
-  END IF;
-  PERFORM tidelock.stock_write(s);
-  RETURN answer;
-END $$;
-
--- Ends an order: g what it took comes back, c its reservation is confirmed, v it is never to be taken.
-CREATE OR REPLACE FUNCTION tidelock.stock_end(p_item text, p_number int, p_fence bigint, p_order text, p_how text)
-  RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  s tidelock.segment := tidelock.stock_open(p_item, p_number);
+  a record;
+  at_item text;
+  at_number int;
+  s tidelock.segment;
   o tidelock.stock_order;
   after "char";
+  answers bigint[] := '{}';
 BEGIN
-  IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
-  IF p_fence < s.fence THEN RETURN ARRAY[3, s.fence]; END IF;
-  s.fence := p_fence;
-  s := tidelock.stock_lapse(s);
-  SELECT * INTO o FROM tidelock.stock_order WHERE item = p_item AND number = p_number AND id = p_order;
-  after := coalesce(o.standing, 'u');
-  IF o.id IS NULL AND p_how <> 'c' THEN
-    after := 'v';
-    INSERT INTO tidelock.stock_order VALUES (p_item, p_number, p_order, after, 0, NULL);
-  ELSIF p_how = 'g' AND o.standing IN ('t', 'h') THEN
-    after := 'r';
-    s.remaining := s.remaining + o.n;
-    s.returned := s.returned + o.n;
-  ELSIF p_how = 'c' AND o.standing = 'h' THEN
-    after := 't';
-  END IF;
-  IF o.id IS NOT NULL AND after <> o.standing THEN
-    IF o.standing = 'h' THEN s.held := s.held - o.n; END IF;
-    UPDATE tidelock.stock_order SET standing = after, ends = NULL
-    WHERE item = p_item AND number = p_number AND id = p_order;
-  END IF;
-  PERFORM tidelock.stock_write(s);
-  RETURN ARRAY[1, ascii(after::text), coalesce(o.n, 0)];
+  FOR a IN
+    SELECT * FROM unnest(p_items, p_numbers, p_fences, p_orders, p_hows, p_ns, p_holds, p_transfers, p_brought)
+      AS a (item, number, fence, id, how, n, hold, transfer, brought)
+  LOOP
+    IF at_item IS DISTINCT FROM a.item OR at_number IS DISTINCT FROM a.number THEN
+      IF s.item IS NOT NULL THEN PERFORM tidelock.stock_write(s); END IF;
+      at_item := a.item;
+      at_number := a.number;
+      s := tidelock.stock_open(at_item, at_number);
+    END IF;
+    IF s.item IS NULL THEN
+      answers := answers || ARRAY[0::bigint, 0, 0];
+      CONTINUE;
+    END IF;
+    IF a.transfer IS NOT NULL THEN
+      SELECT (b.s).* INTO s FROM tidelock.stock_brings(s, a.transfer, a.brought) b;
+    END IF;
+    IF a.fence < s.fence THEN
+      answers := answers || ARRAY[3, s.fence, 0];
+      CONTINUE;
+    END IF;
+    s.fence := a.fence;
+    SELECT * INTO o FROM tidelock.stock_order WHERE item = a.item AND number = a.number AND id = a.id;
+    IF a.how <> 't' OR s.remaining < a.n OR o.standing = 'h' THEN
+      s := tidelock.stock_lapse(s);
+      SELECT * INTO o FROM tidelock.stock_order WHERE item = a.item AND number = a.number AND id = a.id;
+    END IF;
+    after := coalesce(o.standing, 'u');
+    IF a.how = 't' THEN
+      IF o.id IS NULL AND s.remaining < a.n THEN
+        answers := answers || ARRAY[2, s.remaining, s.pending];
+        CONTINUE;
+      ELSIF o.id IS NULL AND a.n > 0 THEN
+        after := CASE WHEN a.hold IS NULL THEN 't' ELSE 'h' END;
+        o.n := a.n;
+        s.remaining := s.remaining - a.n;
+        IF after = 'h' THEN
+          o.ends := tidelock.now_micros() + a.hold;
+          s.held := s.held + a.n;
+          s.next_end := least(s.next_end, o.ends);
+        END IF;
+        INSERT INTO tidelock.stock_order VALUES (a.item, a.number, a.id, after, o.n, o.ends);
+      END IF;
+    ELSIF o.id IS NULL AND a.how <> 'c' THEN
+      after := 'v';
+      INSERT INTO tidelock.stock_order VALUES (a.item, a.number, a.id, after, 0, NULL);
+    ELSIF a.how = 'g' AND o.standing IN ('t', 'h') THEN
+      after := 'r';
+      s.remaining := s.remaining + o.n;
+      s.returned := s.returned + o.n;
+    ELSIF a.how = 'c' AND o.standing = 'h' THEN
+      after := 't';
+    END IF;
+    IF o.id IS NOT NULL AND after <> o.standing THEN
+      IF o.standing = 'h' THEN s.held := s.held - o.n; END IF;
+      UPDATE tidelock.stock_order SET standing = after, ends = NULL
+      WHERE item = a.item AND number = a.number AND id = a.id;
+    END IF;
+    answers := answers || ARRAY[1, ascii(after::text), coalesce(o.n, 0)];
+  END LOOP;
+  IF s.item IS NOT NULL THEN PERFORM tidelock.stock_write(s); END IF;
+  RETURN answers;
 END $$;
 
 -- Takes stock out, as much as there is up to what is asked for, to be brought to another segment.
