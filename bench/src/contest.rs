@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Only this store: memory, file, redis, redlock, etcd, zookeeper, postgres, mysql
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
-    /// Only this scenario: pair, tasks, processes, distinct, try, read, held, killed, flash-sale, waiters, locks
+    /// Only this scenario: pair, work, tasks, processes, distinct, try, read, held, killed, flash-sale, waiters, locks
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Other lock libraries on the same servers as well; each needs its own tools

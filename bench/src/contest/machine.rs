@@ -63,11 +63,13 @@ fn allow(pid: u32, processors: &CpuSet) {
     }
 }
 
-/// Keeps a process on the first processor.
-pub(super) fn pin(pid: u32) {
-    let mut first = CpuSet::new();
-    first.set(0);
-    allow(pid, &first);
+/// Keeps a process on one core of those that we have.
+pub(super) fn pin(pid: u32, core: usize) {
+    let Ok(ours) = sched_getaffinity(None) else { return };
+    let Some(core) = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).nth(core) else { return };
+    let mut one = CpuSet::new();
+    one.set(core);
+    allow(pid, &one);
 }
 
 /// Lets a process run where we may.
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn a_pinned_process_may_run_elsewhere_again() {
         let mut child = Command::new("sleep").arg("30").spawn().unwrap();
-        pin(child.id());
+        pin(child.id(), 0);
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         assert_eq!(sched_getaffinity(pid).unwrap().count(), 1);
         unpin(child.id());

@@ -193,10 +193,10 @@ impl Team {
         Ok(Self(started.into_iter().map(Program::ready).collect::<Result<_, _>>()?))
     }
 
-    /// On one processor: then nobody is faster because another one was awake.
-    pub(super) fn pin(&self) {
+    /// On one core: then nobody is faster because another one was awake.
+    pub(super) fn pin(&self, core: usize) {
         for program in &self.0 {
-            machine::pin(program.pid());
+            machine::pin(program.pid(), core);
         }
     }
 

@@ -7,7 +7,7 @@ use super::{
     program::{Absent, Launch, Team, absent_or},
     progress::Progress,
     results::{Kind, Row, Unit},
-    scenario::{Question, slug},
+    scenario::{Cores, Question, slug},
     spread::Spread,
     stores::{Contestant, Stand},
 };
@@ -29,7 +29,7 @@ pub(super) fn run(
     stand: &Stand,
     players: &[(Kind, String, &Contestant)],
     question: &dyn Fn(Kind, &Contestant) -> Question,
-    one_core: bool,
+    cores: Cores,
     effort: Effort,
     progress: &Progress,
 ) -> Vec<Row> {
@@ -40,9 +40,10 @@ pub(super) fn run(
             Playing::start(*kind, name, contestant, &question(*kind, contestant), effort)
         })
         .collect();
-    if one_core {
-        stand.processes().into_iter().for_each(machine::pin);
-        playing.iter().filter_map(|playing| playing.team.as_ref().ok()).for_each(Team::pin);
+    if cores != Cores::Any {
+        stand.processes().into_iter().for_each(|pid| machine::pin(pid, 0));
+        let core = if cores == Cores::Two { 1 } else { 0 };
+        playing.iter().filter_map(|playing| playing.team.as_ref().ok()).for_each(|team| team.pin(core));
     }
     // The first round warms up caches, compilers and the clock of the processor.
     for round in 0..=effort.rounds {
@@ -54,7 +55,7 @@ pub(super) fn run(
             playing.turn(round > 0);
         }
     }
-    if one_core {
+    if cores != Cores::Any {
         stand.processes().into_iter().for_each(machine::unpin);
     }
     rows_of_rates(scenario, playing)

@@ -125,7 +125,8 @@ the median of the rounds' ratios with its quartiles, and says how many times as 
 are the fewest that could do the job, by the same driver: they keep no line, give no token, and trust everybody. Bars are those that the project set
 itself; against a peer the bar is to be ahead. What stands behind the numbers that look odd is in [NOTES.md](NOTES.md).
 
-In `pair` and `try` server and client share one core, because a lone ping-pong on two is decided by how fast an idle core wakes.
+In `pair` and `try` the server has one core and the clients another, as on two machines; in `work` both share one, so that all that they do
+counts, and nothing that they wait for. Left alone the kernel changes between the two as it likes.
 In `processes` only those locks count that came from another process: whoever polls takes a lock again and again while others sleep.
 ";
 

@@ -26,7 +26,7 @@ pub(super) struct Scenario {
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// As many as possible in turns.
-    Rate { wait_for_each_other: bool, one_core: bool },
+    Rate { wait_for_each_other: bool, cores: Cores },
     /// Many locks are held.
     Held,
     /// A holder is killed.
@@ -37,17 +37,30 @@ enum What {
     Locks,
 }
 
-const ALONE: What = What::Rate { wait_for_each_other: false, one_core: true };
-const BESIDE: What = What::Rate { wait_for_each_other: false, one_core: false };
-const AGAINST: What = What::Rate { wait_for_each_other: true, one_core: false };
+/// Where server and client run: a lone ping-pong depends on that more than on anything else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Cores {
+    /// Wherever the kernel likes.
+    Any,
+    /// The server on one, clients on another, as on two machines.
+    Two,
+    /// Both on the same: what counts is how much they work.
+    One,
+}
+
+const APART: What = What::Rate { wait_for_each_other: false, cores: Cores::Two };
+const TOGETHER: What = What::Rate { wait_for_each_other: false, cores: Cores::One };
+const BESIDE: What = What::Rate { wait_for_each_other: false, cores: Cores::Any };
+const AGAINST: What = What::Rate { wait_for_each_other: true, cores: Cores::Any };
 
 /// All of them.
 pub(super) const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "pair", title: "lock and release, nobody else", what: ALONE },
+    Scenario { name: "pair", title: "lock and release, nobody else", what: APART },
+    Scenario { name: "work", title: "lock and release, client and server on one core", what: TOGETHER },
     Scenario { name: "tasks", title: "64 tasks of one process, one name", what: AGAINST },
     Scenario { name: "processes", title: "8 processes, one name: hand-overs", what: AGAINST },
     Scenario { name: "distinct", title: "64 tasks, 64 names", what: BESIDE },
-    Scenario { name: "try", title: "try on a busy lock", what: ALONE },
+    Scenario { name: "try", title: "try on a busy lock", what: APART },
     Scenario { name: "read", title: "64 tasks, nine of ten read", what: AGAINST },
     Scenario { name: "held", title: "10,000 held locks: work of client and server", what: What::Held },
     Scenario { name: "killed", title: "from kill -9 of the holder to the next", what: What::Killed },
@@ -88,7 +101,7 @@ impl Scenario {
         progress: &Progress,
     ) -> Result<Vec<Row>, String> {
         match self.what {
-            What::Rate { wait_for_each_other, one_core } => {
+            What::Rate { wait_for_each_other, cores } => {
                 let turn = if wait_for_each_other { effort.contended } else { effort.turn };
                 let players = self.players(contestants);
                 let question = |kind, contestant: &Contestant| self.question(kind, contestant, turn);
@@ -97,7 +110,7 @@ impl Scenario {
                     stand,
                     &players,
                     &question,
-                    one_core && stand.fits_one_core(),
+                    if stand.can_be_placed() { cores } else { Cores::Any },
                     effort,
                     progress,
                 ))
@@ -121,7 +134,7 @@ impl Scenario {
                     };
                     let fewer = Effort { rounds: effort.rounds.div_ceil(3), ..effort };
                     let name = format!("waiters {}", grouped(*tasks));
-                    rows.extend(rates::run(&name, stand, &players, &question, false, fewer, progress));
+                    rows.extend(rates::run(&name, stand, &players, &question, Cores::Any, fewer, progress));
                 }
                 Ok(rows)
             }
@@ -156,7 +169,7 @@ impl Scenario {
             counts_hands: true,
         };
         match (self.name, kind) {
-            ("pair", _) => Question::by_one(&["pairs", servers, name, "1", millis]),
+            ("pair" | "work", _) => Question::by_one(&["pairs", servers, name, "1", millis]),
             // Nobody needs the store to hand over inside of a process.
             ("tasks", Kind::Bare) => Question::by_one(&["crowd", servers, name, tasks, millis]),
             ("tasks", _) => Question::by_one(&["pairs", servers, name, tasks, millis]),

@@ -46,7 +46,7 @@ pub(super) const STORES: &[Store] = &[
         peers: &[],
         by_hand: &[MAP],
         bare: "tokio's mutex",
-        lacks: &["processes", "killed", "flash-sale"],
+        lacks: &["work", "processes", "killed", "flash-sale"],
     },
     Store {
         name: "memory-2-threads",
@@ -55,7 +55,7 @@ pub(super) const STORES: &[Store] = &[
         peers: &[],
         by_hand: &[MAP],
         bare: "tokio's mutex",
-        lacks: &["processes", "killed", "flash-sale", "held", "locks"],
+        lacks: &["work", "processes", "killed", "flash-sale", "held", "locks"],
     },
     Store {
         name: "file",
@@ -64,7 +64,7 @@ pub(super) const STORES: &[Store] = &[
         peers: peers::FILE,
         by_hand: &[],
         bare: "flock of an open file and a counter in it",
-        lacks: &[],
+        lacks: &["work"],
     },
     Store {
         name: "redis",
@@ -82,7 +82,7 @@ pub(super) const STORES: &[Store] = &[
         peers: peers::REDLOCK,
         by_hand: &[],
         bare: "tidelock on one of the five servers",
-        lacks: &["flash-sale"],
+        lacks: &["work", "flash-sale"],
     },
     Store {
         name: "etcd",
@@ -159,8 +159,8 @@ impl Stand {
         Self { bare: url.clone(), servers: vec![server], folder: None, url, addresses, threads: 1 }
     }
 
-    /// Whether server and client can share one core without being something else.
-    pub(super) fn fits_one_core(&self) -> bool {
+    /// Whether server and client can be kept on a core each without being something else.
+    pub(super) fn can_be_placed(&self) -> bool {
         self.servers.len() <= 1 && self.threads == 1
     }
 

@@ -128,8 +128,9 @@ pub(super) async fn row(url: &str) -> Result<Row, Failed> {
     let millis = lease().as_millis();
     if url.starts_with("postgres") {
         let client = postgres::connect(url).await?;
-        let table = "SELECT pg_advisory_lock(2); CREATE TABLE IF NOT EXISTS polled (name text PRIMARY KEY, lock_until timestamptz NOT NULL); SELECT pg_advisory_unlock(2);";
-        client.batch_execute(table).await.map_err(Failed::because)?;
+        let table =
+            "CREATE TABLE IF NOT EXISTS polled (name text PRIMARY KEY, lock_until timestamptz NOT NULL)";
+        postgres::make(&client, table).await?;
         let take = format!(
             "INSERT INTO polled VALUES ($1, now() + interval '{millis} ms') ON CONFLICT (name) DO UPDATE SET lock_until = excluded.lock_until WHERE polled.lock_until <= now()"
         );

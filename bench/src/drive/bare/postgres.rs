@@ -12,7 +12,6 @@ use crate::drive::{
 
 /// The least that could do: a function that changes one row, found by its name.
 const SCHEMA: &str = "
-SELECT pg_advisory_lock(1);
 CREATE TABLE IF NOT EXISTS bare (name text PRIMARY KEY, number bigint NOT NULL, holder uuid) WITH (fillfactor = 50);
 CREATE OR REPLACE FUNCTION bare(p_name text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -21,8 +20,7 @@ BEGIN
   PERFORM set_config('synchronous_commit', 'off', true);
   UPDATE bare SET number = number + 1 WHERE name = p_name RETURNING number INTO given;
   RETURN given;
-END $$;
-SELECT pg_advisory_unlock(1);";
+END $$";
 
 #[derive(Debug)]
 pub(in crate::drive) struct Postgres(Arc<Connection>);
@@ -49,10 +47,19 @@ pub(in crate::drive) async fn connect(url: &str) -> Result<Client, Failed> {
     Ok(client)
 }
 
+/// Makes tables, one process after the other: whoever makes the same at the same time fails.
+pub(in crate::drive) async fn make(client: &Client, schema: &str) -> Result<(), Failed> {
+    // Statements of their own: what is made is there for others before it is their turn.
+    for statement in ["SELECT pg_advisory_lock(1)", schema, "SELECT pg_advisory_unlock(1)"] {
+        client.batch_execute(statement).await.map_err(Failed::because)?;
+    }
+    Ok(())
+}
+
 impl Postgres {
     pub(in crate::drive) async fn connect(url: &str, lasting: bool) -> Result<Self, Failed> {
         let client = connect(url).await?;
-        client.batch_execute(SCHEMA).await.map_err(Failed::because)?;
+        make(&client, SCHEMA).await?;
         let call = client.prepare("SELECT bare($1)").await.map_err(Failed::because)?;
         let look =
             client.prepare("SELECT number FROM bare WHERE name = $1").await.map_err(Failed::because)?;

@@ -55,6 +55,9 @@ impl Library for Redis {
     }
 
     async fn renew(&self, names: &[String]) -> Result<(), Failed> {
+        if names.is_empty() {
+            return Ok(());
+        }
         let mut pipeline = Pipeline::with_capacity(names.len());
         for name in names {
             pipeline.cmd("PEXPIRE").arg(name).arg(millis()).ignore();
