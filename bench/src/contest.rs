@@ -74,7 +74,7 @@ struct Effort {
 }
 
 const FULL: Effort = Effort {
-    rounds: 11,
+    rounds: 9,
     turn: Duration::from_millis(150),
     contended: Duration::from_millis(300),
     lease: Duration::from_secs(10),

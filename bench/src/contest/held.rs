@@ -1,6 +1,6 @@
 //! Many locks are held for a while.
 
-use std::thread;
+use std::{thread, time::Duration};
 
 use tidelock::clock::Clock;
 
@@ -14,6 +14,7 @@ use super::{
     stores::{Contestant, Stand},
 };
 
+const SETTLE: Duration = Duration::from_millis(500);
 /// As many locks as a peer is asked to hold at most.
 const MOST_LOCKS_OF_PEERS: u64 = 10_000;
 
@@ -26,7 +27,9 @@ pub(super) fn run(
     effort: Effort,
     progress: &Progress,
 ) -> Vec<Row> {
-    let seen = watch_all(scenario, stand, contestants, locks, effort, progress);
+    // One lease: whoever renews does so in it, however often.
+    let seen =
+        watch_all(scenario, stand, contestants, locks, (effort.held_lease, effort.held_lease), progress);
     rows(
         scenario,
         Unit::Core,
@@ -43,7 +46,9 @@ pub(super) fn grow(
     effort: Effort,
     progress: &Progress,
 ) -> Vec<Row> {
-    let watch = |locks| watch_all(&name(locks), stand, contestants, locks, effort, progress);
+    // Memory is seen at once.
+    let times = (effort.held_lease, SETTLE);
+    let watch = |locks| watch_all(&name(locks), stand, contestants, locks, times, progress);
     let Some((fewest, more)) = effort.locks.split_first() else { return Vec::new() };
     let first = watch(*fewest);
     let memory_of_first = |contestant: &Contestant| {
@@ -100,14 +105,14 @@ fn watch_all<'a>(
     stand: &Stand,
     contestants: &'a [Contestant],
     locks: u64,
-    effort: Effort,
+    times: (Duration, Duration),
     progress: &Progress,
 ) -> Vec<(&'a Contestant, Result<Watched, Absent>)> {
     let can = |contestant: &&Contestant| contestant.kind != Kind::Peer || locks <= MOST_LOCKS_OF_PEERS;
     let watch = |contestant: &'a Contestant| {
         progress.show(&format!("{scenario}: {} takes {locks} locks", contestant.name));
         let watched = match contestant.holds {
-            Ok(()) => watch(scenario, stand, contestant, locks, effort),
+            Ok(()) => watch(scenario, stand, contestant, locks, times),
             Err(why) => Err(Absent::Because(why.to_owned())),
         };
         (contestant, watched)
@@ -143,19 +148,18 @@ fn watch(
     stand: &Stand,
     contestant: &Contestant,
     locks: u64,
-    effort: Effort,
+    (lease, time): (Duration, Duration),
 ) -> Result<Watched, Absent> {
     let name = format!("{}-{}", slug(scenario), slug(&contestant.name));
     let launch = contestant.launch.clone()?;
     let words = own(&["hold", &contestant.servers, &name, &locks.to_string()]);
-    let program = Program::start(&launch, &words, effort.held_lease)?.ready()?;
+    let program = Program::start(&launch, &words, lease)?.ready()?;
     let (client, servers) = (machine::family(program.pid()), stand.processes());
     let idle = machine::memory(program.pid());
     let clock = Clock::machine();
     let (start, packets) = (clock.now(), machine::packets());
     let (ours, theirs) = (machine::worked(&client), machine::worked(&servers));
-    // One lease: whoever renews does so in it, however often.
-    thread::sleep(effort.held_lease);
+    thread::sleep(time);
     let seconds = clock.now().since(start).as_secs_f64();
     let ours = (machine::worked(&client) - ours) / seconds;
     let theirs = (machine::worked(&servers) - theirs) / seconds;

@@ -13,12 +13,19 @@ use super::{
 };
 use crate::protocol::{HANDS, Turn, Waits};
 
+/// Whose turns take longer than they should, because waiters poll, has no more of them after so many seconds,
+/// but at least so many.
+const PATIENCE: f64 = 5.0;
+const FEWEST: usize = 2;
+
 /// The contestants of a scenario: those that could not be started are there, too.
 struct Playing {
     name: String,
     kind: Kind,
     team: Result<Team, Absent>,
     turns: Vec<Vec<Turn>>,
+    /// How many seconds its turns took.
+    spent: f64,
     /// The file of hands, if there is one.
     hands: Option<PathBuf>,
 }
@@ -75,14 +82,21 @@ impl Playing {
             }
             Team::start(&launch, question.processes, &question.words, effort.lease)
         });
-        Self { name: name.to_owned(), kind, team, turns: Vec::new(), hands }
+        Self { name: name.to_owned(), kind, team, turns: Vec::new(), spent: 0.0, hands }
     }
 
     fn turn(&mut self, counts: bool) {
+        if self.turns.len() >= FEWEST && self.spent > PATIENCE {
+            return;
+        }
         if let Ok(team) = &mut self.team {
             match team.turn() {
-                Ok(turns) if counts => self.turns.push(turns),
-                Ok(_) => {}
+                Ok(turns) => {
+                    self.spent += turns.iter().map(|turn| turn.seconds).fold(0.0, f64::max);
+                    if counts {
+                        self.turns.push(turns);
+                    }
+                }
                 Err(why) => self.team = Err(Absent::Because(why)),
             }
         }

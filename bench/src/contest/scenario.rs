@@ -13,7 +13,7 @@ use super::{
 const TASKS: u64 = 64;
 const PROCESSES: usize = 8;
 /// Peers in threads, and those whose waiters ask again and again, are not put through longer lines.
-const LONGEST_LINE_OF_PEERS: u64 = 100;
+const LINE_OF_PEERS: u64 = 100;
 
 /// One of the things that locks are used for.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Scenario {
                     let players: Vec<_> = self
                         .players(contestants)
                         .into_iter()
-                        .filter(|(kind, _, _)| *kind != Kind::Peer || *tasks <= LONGEST_LINE_OF_PEERS)
+                        .filter(|(kind, _, _)| *kind != Kind::Peer || *tasks == LINE_OF_PEERS)
                         .collect();
                     let question = |kind, contestant: &Contestant| {
                         let verb = if kind == Kind::Bare { "crowd" } else { "pairs" };
