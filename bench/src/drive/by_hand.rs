@@ -143,7 +143,7 @@ pub(super) async fn row(url: &str) -> Result<Row, Failed> {
         return Ok(Row::Postgres(Box::new(PostgresRow { client, take, give_back, renew })));
     }
     let mut conn = mysql::connect(url).await?;
-    let table = "CREATE TABLE IF NOT EXISTS shedlock (name VARBINARY(512) PRIMARY KEY, lock_until TIMESTAMP(3) NOT NULL, locked_by BIGINT NOT NULL) ENGINE = InnoDB";
+    let table = "CREATE TABLE IF NOT EXISTS polled (name VARBINARY(512) PRIMARY KEY, lock_until TIMESTAMP(3) NOT NULL, locked_by BIGINT NOT NULL) ENGINE = InnoDB";
     conn.query_drop(table).await.map_err(Failed::because)?;
     Ok(Row::Mysql(Mutex::new(conn)))
 }
@@ -159,7 +159,7 @@ impl Row {
             Self::Mysql(conn) => {
                 let mut conn = conn.lock().await;
                 let take = format!(
-                    "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3)), locked_by = CONNECTION_ID() WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)",
+                    "UPDATE polled SET lock_until = TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3)), locked_by = CONNECTION_ID() WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)",
                     lease().as_micros()
                 );
                 conn.exec_drop(take, (name,)).await.map_err(Failed::because)?;
@@ -174,7 +174,7 @@ impl Row {
                 row.client.execute(&row.give_back, &[&name]).await.map(drop).map_err(Failed::because)
             }
             Self::Mysql(conn) => {
-                let give = "UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ?";
+                let give = "UPDATE polled SET lock_until = UTC_TIMESTAMP(3) WHERE name = ?";
                 conn.lock().await.exec_drop(give, (name,)).await.map_err(Failed::because)
             }
         }
@@ -188,7 +188,7 @@ impl Row {
             }
             Self::Mysql(conn) => {
                 let renew = format!(
-                    "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3)) WHERE locked_by = CONNECTION_ID()",
+                    "UPDATE polled SET lock_until = TIMESTAMPADD(MICROSECOND, {}, UTC_TIMESTAMP(3)) WHERE locked_by = CONNECTION_ID()",
                     lease().as_micros()
                 );
                 conn.lock().await.query_drop(renew).await.map_err(Failed::because)
@@ -199,7 +199,7 @@ impl Row {
     /// Makes a row of that name, if there is none.
     pub(super) async fn open(&self, name: &str) -> Result<(), Failed> {
         if let Self::Mysql(conn) = self {
-            let insert = "INSERT IGNORE INTO shedlock VALUES (?, '2001-01-01', 0)";
+            let insert = "INSERT IGNORE INTO polled VALUES (?, '2001-01-01', 0)";
             conn.lock().await.exec_drop(insert, (name,)).await.map_err(Failed::because)?;
         }
         Ok(())
