@@ -57,14 +57,13 @@ pub(super) fn judge(store: &str, rows: &mut [Row]) {
                 }
                 _ => continue,
             };
+            // Who took no part cannot be compared with.
+            let Some(ratio) = ratio else { continue };
             let text = match against {
-                Against::Ours(other) => match ratio {
-                    Some(ratio) => format!("≥ {least} × {other} (is {ratio:.0})"),
-                    None => format!("≥ {least} × {other}"),
-                },
+                Against::Ours(other) => format!("≥ {least} × {other} (is {ratio:.0})"),
                 _ => format!("≥ {}", short(*least)),
             };
-            row.bar = Some(Bar { text, met: ratio.is_some_and(|ratio| ratio >= *least) });
+            row.bar = Some(Bar { text, met: ratio >= *least });
         }
         // Nobody who needs leases and tokens would take a map of mutexes for a peer.
         if row.kind == Kind::Peer
