@@ -63,8 +63,9 @@ struct Effort {
     lease: Duration,
     /// How many locks are held.
     held: u64,
-    /// The lease of what is held, and how long that is watched.
+    /// The lease of what is held, and how long that is watched: whoever renews does so every third of a lease.
     held_lease: Duration,
+    held_time: Duration,
     /// The lease of holders that are killed, and how often that is done.
     killed_lease: Duration,
     killed: usize,
@@ -80,23 +81,25 @@ const FULL: Effort = Effort {
     lease: Duration::from_secs(10),
     held: 10_000,
     held_lease: Duration::from_secs(9),
+    held_time: Duration::from_secs(9),
     killed_lease: Duration::from_secs(3),
     killed: 3,
     waiters: &[1, 10, 100, 1_000, 10_000],
-    locks: &[1, 100, 10_000, 100_000],
+    locks: &[1, 1_000, 100_000],
 };
 
 const QUICK: Effort = Effort {
     rounds: 3,
-    turn: Duration::from_millis(60),
-    contended: Duration::from_millis(100),
+    turn: Duration::from_millis(40),
+    contended: Duration::from_millis(60),
     lease: Duration::from_secs(10),
     held: 1_000,
     held_lease: Duration::from_secs(3),
-    killed_lease: Duration::from_secs(3),
+    held_time: Duration::from_secs(1),
+    killed_lease: Duration::from_secs(2),
     killed: 1,
-    waiters: &[1, 100],
-    locks: &[1, 1_000],
+    waiters: &[100],
+    locks: &[1, 100],
 };
 
 impl Effort {

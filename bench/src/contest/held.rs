@@ -27,9 +27,8 @@ pub(super) fn run(
     effort: Effort,
     progress: &Progress,
 ) -> Vec<Row> {
-    // One lease: whoever renews does so in it, however often.
-    let seen =
-        watch_all(scenario, stand, contestants, locks, (effort.held_lease, effort.held_lease), progress);
+    let times = (effort.held_lease, effort.held_time);
+    let seen = watch_all(scenario, stand, contestants, locks, times, progress);
     rows(
         scenario,
         Unit::Core,
