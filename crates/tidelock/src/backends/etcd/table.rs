@@ -476,11 +476,12 @@ impl Table {
         self.news.pop_front()
     }
 
-    /// When there is something to do about time.
+    /// When there is something to do about time: a little later than it could be done, so that many claims need
+    /// one look, and not one each.
     pub(super) fn due(&self) -> Option<Moment> {
-        let young = self.young.front().map(|(due, ..)| *due);
-        let idle = self.idle.front().map(|(due, _)| *due);
-        let unleft = self.unleft.front().map(|(due, ..)| *due);
+        let young = self.young.front().map(|(due, ..)| *due + YOUNG / 2);
+        let idle = self.idle.front().map(|(due, _)| *due + LINGER / 4);
+        let unleft = self.unleft.front().map(|(due, ..)| *due + UNLEFT / 10);
         young.into_iter().chain(idle).chain(unleft).min()
     }
 
