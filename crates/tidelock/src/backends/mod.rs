@@ -20,7 +20,7 @@ pub mod zookeeper;
 
 /// Runs what belongs to a connection for as long as that lasts: reading what the server sends, and answering
 /// it. Nobody waits for it at shutdown, because it holds no claim of its own.
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 #[allow(
     clippy::disallowed_methods,
     reason = "the one place where stores spawn, as a driver does for its connection"

@@ -25,7 +25,7 @@
 //! | `plan` | which segments an item has, and which an order belongs to |
 //! | `store` | what a store has to do |
 //! | `reply` | answers of stores that have only numbers |
-//! | `together` | steps on orders that go together, where each commit waits for a disk |
+//! | `together` | steps on orders that go together in one call |
 //! | `client` | connecting and opening |
 //! | `selling` | orders: taking, giving back, finding stock elsewhere |
 //! | `keeping` | counting, adding, changing the segments, closing |
@@ -38,7 +38,7 @@ mod plan;
 pub(crate) mod reply;
 mod selling;
 mod store;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "redis", feature = "postgres", feature = "mysql"))]
 pub(crate) mod together;
 
 pub(crate) use self::ledger::micros;

@@ -1,6 +1,6 @@
-//! Takes and ends of orders that come while a call is under way, and go together in the next: one transaction, one commit.
+//! Takes and ends of orders that come while a call is under way, and go together in the next: one call, one commit.
 //!
-//! Where each commit waits for a disk, orders one by one are as slow as the disk is. Nothing is waited for here: what comes first
+//! Where each commit waits for a disk, orders one by one are as slow as the disk is, and a call costs more than what it does. Nothing is waited for here: what comes first
 //! goes alone and at once, and whatever came until it was answered goes next.
 
 use std::{
@@ -81,6 +81,12 @@ impl Together {
     /// neither waits for a segment that the other has while it has one that the other waits for.
     pub(crate) fn new(ask: impl Fn(&[OrderStep]) -> Call<Vec<Answer>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { ask: Box::new(ask), line: Mutex::default() }))
+    }
+
+    /// Whether somebody waits, or may be about to.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 
     /// Makes a take or an end, with others if there are any.

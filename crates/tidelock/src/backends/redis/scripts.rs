@@ -45,6 +45,7 @@ verb!(LEAVE, "leave");
 verb!(LOOK, "look");
 verb!(RAISE, "raise");
 verb!(STOCK_TAKE, "stock_take");
+verb!(STOCK_TAKES, "stock_takes");
 verb!(STOCK_END, "stock_end");
 verb!(STOCK_LEND, "stock_lend");
 verb!(STOCK_BRING, "stock_bring");
@@ -54,13 +55,14 @@ verb!(STOCK_FILL, "stock_fill");
 verb!(STOCK_CLOSE, "stock_close");
 verb!(STOCK_PLAN, "stock_plan");
 
-static VERBS: [&Verb; 14] = [
+static VERBS: [&Verb; 15] = [
     &ENTER,
     &RENEW,
     &LEAVE,
     &LOOK,
     &RAISE,
     &STOCK_TAKE,
+    &STOCK_TAKES,
     &STOCK_END,
     &STOCK_LEND,
     &STOCK_BRING,

@@ -1,7 +1,13 @@
-//! Stock in Redis: a hash for each segment, in a slot of its own, and one script for each step.
+//! Stock in Redis: a hash for each segment, in a slot of its own, and one script for each step. Plain takes from one
+//! segment go together while a call is under way.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -13,7 +19,7 @@ use super::{
     link::{Common, Link},
     scripts::{
         STOCK_BRING, STOCK_CLOSE, STOCK_END, STOCK_FILL, STOCK_LEND, STOCK_LOOK, STOCK_PLAN, STOCK_SETTLE,
-        STOCK_TAKE, Verb,
+        STOCK_TAKE, STOCK_TAKES, Verb,
     },
     servers::{Form, Servers},
     store::{RedisStore, name_of},
@@ -21,13 +27,21 @@ use super::{
 use crate::{
     backend::{Call, ClientId, Failure},
     name::Name,
-    stock::{Answer, End, SegmentId, Standing, Step, StockStore, micros, reply},
+    stock::{
+        Answer, End, SegmentId, Standing, Step, StockStore, micros, reply,
+        together::{OrderStep, Together},
+    },
 };
+
+/// How many segments a client remembers that it took from.
+const SEGMENTS: usize = 1_024;
 
 /// A client of Redis that keeps stock there.
 #[derive(Debug)]
 pub struct RedisStock {
     store: Arc<RedisStore>,
+    /// Of each segment by itself: another one may be on a server that is away.
+    takes: Mutex<HashMap<SegmentId, Together>>,
 }
 
 impl RedisStock {
@@ -51,44 +65,96 @@ impl RedisStock {
         for link in servers.all().await? {
             link.connection().await?;
         }
-        Ok(Self { store: Arc::new(RedisStore { config, common, servers }) })
+        let store = Arc::new(RedisStore { config, common, servers });
+        Ok(Self { store, takes: Mutex::default() })
     }
 
     fn key(&self, segment: &SegmentId) -> String {
         self.store.common.space.segment(&segment.item, segment.number)
     }
 
-    /// Calls a script, in place if there is nothing in the way of asking at once.
-    fn call<T: Send + 'static>(
-        &self,
-        verb: &'static Verb,
-        key: String,
-        args: impl Fn(&mut Cmd) + Send + Sync + 'static,
-        read: fn(&Value) -> Result<T, Failure>,
-    ) -> Call<T> {
-        let store = Arc::clone(&self.store);
-        let make = move |form: Form<'_>, key: &str| {
-            let mut command = name_of(verb, form);
-            // Elsewhere a script may use keys that it works out itself.
-            command.arg(if form.all_keys { 2 } else { 1 }).arg(key);
-            if form.all_keys {
-                command.arg(Text(format_args!("{key}:a")));
-            }
-            args(&mut command);
-            command
-        };
-        let Some((link, live)) = store.at_hand() else {
-            return Call::later(async move { ask(&store, verb, &key, &make, read).await });
-        };
-        let command = make(Form::plain(&link), &key);
-        Call::later(async move {
-            match link.ask_live(live, &command).await {
-                Ok(answer) => read(&answer),
-                Err(error) if is_unknown(&error) => Box::pin(ask(&store, verb, &key, &make, read)).await,
-                Err(error) => Err(named(&link, &classify(&error))),
-            }
-        })
+    /// The takes from a segment that may go together.
+    fn takes_from(&self, segment: &SegmentId) -> Together {
+        let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(together) = takes.get(segment) {
+            return together.clone();
+        }
+        if takes.len() >= SEGMENTS {
+            takes.retain(|_, together| together.is_in_use());
+        }
+        let (store, key) = (Arc::clone(&self.store), self.key(segment));
+        let together = Together::new(move |steps| take_together(&store, &key, steps));
+        takes.insert(segment.clone(), together.clone());
+        together
     }
+}
+
+/// Calls a script, in place if there is nothing in the way of asking at once.
+fn call<T: Send + 'static>(
+    store: &Arc<RedisStore>,
+    verb: &'static Verb,
+    key: String,
+    args: impl Fn(&mut Cmd) + Send + Sync + 'static,
+    read: fn(&Value) -> Result<T, Failure>,
+) -> Call<T> {
+    let store = Arc::clone(store);
+    let make = move |form: Form<'_>, key: &str| {
+        let mut command = name_of(verb, form);
+        // Elsewhere a script may use keys that it works out itself.
+        command.arg(if form.all_keys { 2 } else { 1 }).arg(key);
+        if form.all_keys {
+            command.arg(Text(format_args!("{key}:a")));
+        }
+        args(&mut command);
+        command
+    };
+    let Some((link, live)) = store.at_hand() else {
+        return Call::later(async move { ask(&store, verb, &key, &make, read).await });
+    };
+    let command = make(Form::plain(&link), &key);
+    Call::later(async move {
+        match link.ask_live(live, &command).await {
+            Ok(answer) => read(&answer),
+            Err(error) if is_unknown(&error) => Box::pin(ask(&store, verb, &key, &make, read)).await,
+            Err(error) => Err(named(&link, &classify(&error))),
+        }
+    })
+}
+
+fn take(store: &Arc<RedisStore>, key: &str, step: &OrderStep) -> Call<Answer> {
+    debug_assert_eq!(step.how, "t", "only takes go together");
+    let OrderStep { fence, ref order, n, hold, brings, .. } = *step;
+    let step = Step::Take { fence, order: Arc::clone(order), n, hold, brings };
+    call(store, &STOCK_TAKE, key.to_owned(), move |command| add_arguments(command, &step), answer)
+}
+
+/// Takes for several orders. What is not as simple as that is asked for alone.
+fn take_together(store: &Arc<RedisStore>, key: &str, steps: &[OrderStep]) -> Call<Vec<Answer>> {
+    if let [step] = steps {
+        let take = take(store, key, step);
+        return Call::later(async move { Ok(vec![take.await?]) });
+    }
+    let (store, steps): (_, Arc<[OrderStep]>) = (Arc::clone(store), steps.into());
+    let args = {
+        let steps = Arc::clone(&steps);
+        move |command: &mut Cmd| {
+            for step in &*steps {
+                command.arg(step.fence).arg(Text(format_args!("o{}", step.order))).arg(step.n);
+            }
+        }
+    };
+    let (taken, key) = (call(&store, &STOCK_TAKES, key.to_owned(), args, numbers), key.to_owned());
+    Call::later(async move {
+        let taken = taken.await?;
+        if taken.len() != steps.len() {
+            return Err(strange("a segment"));
+        }
+        let answers = steps.iter().zip(taken).map(async |(step, taken)| match taken {
+            0 => take(&store, &key, step).await,
+            taken => Ok(Answer::Order(Standing::Taken(taken))),
+        });
+        join_all(answers).await.into_iter().collect()
+    })
 }
 
 fn named(link: &Link, failure: &Failure) -> Failure {
@@ -142,13 +208,16 @@ impl StockStore for RedisStock {
                 command.arg(millis(keep));
             }
         };
-        self.call(&STOCK_PLAN, key, args, |value| match *numbers(value)? {
+        call(&self.store, &STOCK_PLAN, key, args, |value| match *numbers(value)? {
             [5, written] => Ok(written == 1),
             _ => Err(strange("a plan")),
         })
     }
 
     fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+        if let Step::Take { n: 1.., hold: None, brings: None, .. } = step {
+            return self.takes_from(segment).apply(segment, step);
+        }
         let verb = match step {
             Step::Fill { .. } => &STOCK_FILL,
             Step::Take { .. } => &STOCK_TAKE,
@@ -160,7 +229,7 @@ impl StockStore for RedisStock {
             Step::Close { .. } => &STOCK_CLOSE,
         };
         let step = step.clone();
-        self.call(verb, self.key(segment), move |command| add_arguments(command, &step), answer)
+        call(&self.store, verb, self.key(segment), move |command| add_arguments(command, &step), answer)
     }
 }
 
