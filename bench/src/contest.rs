@@ -89,7 +89,7 @@ const FULL: Effort = Effort {
 };
 
 const QUICK: Effort = Effort {
-    rounds: 3,
+    rounds: 2,
     turn: Duration::from_millis(40),
     contended: Duration::from_millis(60),
     lease: Duration::from_secs(10),
@@ -99,7 +99,7 @@ const QUICK: Effort = Effort {
     killed_lease: Duration::from_secs(2),
     killed: 1,
     waiters: &[100],
-    locks: &[1, 100],
+    locks: &[],
 };
 
 impl Effort {
@@ -131,17 +131,19 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     );
     let mut outcomes = Vec::new();
     for store in stores {
-        outcomes.push(measure(store, &scenarios, args.peers, effort, &mut progress)?);
+        let outcome = measure(store, &scenarios, args.peers, effort, &mut progress)?;
+        if let Some(folder) = &args.write {
+            // After each: whoever stops a long run keeps what was measured.
+            let all = results::keep(&folder.join("results"), outcome.clone())?;
+            report::write(folder, &all)?;
+        }
+        outcomes.push(outcome);
     }
     drop(progress);
     if let Some(note) = busy() {
         eprintln!("{note}");
     }
     let met = outcomes.iter().flat_map(|outcome| &outcome.rows).all(Row::is_met);
-    if let Some(folder) = &args.write {
-        let all = results::keep(&folder.join("results"), outcomes.clone())?;
-        report::write(folder, &all)?;
-    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&outcomes).map_err(|error| error.to_string())?);
     } else {

@@ -44,6 +44,7 @@ const FAIR: f64 = 0.95;
 pub(super) fn judge(store: &str, rows: &mut [Row]) {
     let ours: Vec<Row> = rows.iter().filter(|row| row.kind == Kind::Ours).cloned().collect();
     for row in rows {
+        row.bar = None;
         let bars = BARS.iter().filter(|(of, scenario, _, _)| *of == store && *scenario == row.scenario);
         for (_, _, against, least) in bars {
             let ratio = match (against, row.kind) {

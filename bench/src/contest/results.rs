@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{machine::About, spread::Spread};
+use super::{bars, machine::About, spread::Spread};
 use crate::protocol::Waits;
 
 /// All rows of a store.
@@ -86,25 +86,25 @@ impl Row {
 }
 
 /// Puts what was measured now beside what was measured before, a file for each store, and gives all.
-pub(super) fn keep(folder: &Path, outcomes: Vec<Outcome>) -> Result<Vec<Outcome>, String> {
+pub(super) fn keep(folder: &Path, mut outcome: Outcome) -> Result<Vec<Outcome>, String> {
     let said = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(said)?;
-    for mut outcome in outcomes {
-        let path = folder.join(format!("{}.json", outcome.store));
-        let old: Option<Outcome> = match fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text).ok(),
-            Err(_) => None,
-        };
-        let old = old.map(|old| old.rows).unwrap_or_default();
-        let before: BTreeMap<_, _> = old.iter().map(|row| (row.key(), row.ahead)).collect();
-        for row in &mut outcome.rows {
-            row.before = before.get(&row.key()).copied().flatten().map(|ahead| ahead.median);
-        }
-        let measured: Vec<_> = outcome.rows.iter().map(|row| row.scenario.clone()).collect();
-        outcome.rows.extend(old.into_iter().filter(|row| !measured.contains(&row.scenario)));
-        let json = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
-        fs::write(path, json + "\n").map_err(said)?;
+    let path = folder.join(format!("{}.json", outcome.store));
+    let old: Option<Outcome> = match fs::read_to_string(&path) {
+        Ok(text) => serde_json::from_str(&text).ok(),
+        Err(_) => None,
+    };
+    let old = old.map(|old| old.rows).unwrap_or_default();
+    let before: BTreeMap<_, _> = old.iter().map(|row| (row.key(), row.ahead)).collect();
+    for row in &mut outcome.rows {
+        row.before = before.get(&row.key()).copied().flatten().map(|ahead| ahead.median);
     }
+    let measured: Vec<_> = outcome.rows.iter().map(|row| row.scenario.clone()).collect();
+    outcome.rows.extend(old.into_iter().filter(|row| !measured.contains(&row.scenario)));
+    // Some bars are against another scenario, which may have been measured before.
+    bars::judge(&outcome.store, &mut outcome.rows);
+    let json = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
+    fs::write(path, json + "\n").map_err(said)?;
     let mut all = Vec::new();
     for store in super::STORES {
         if let Ok(text) = fs::read_to_string(folder.join(format!("{}.json", store.name))) {
