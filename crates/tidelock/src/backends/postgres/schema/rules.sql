@@ -61,6 +61,13 @@ CREATE OR REPLACE FUNCTION tidelock.covers(held tidelock.claim, asked tidelock.c
   SELECT held.share = 0 OR held.share = asked.share AND held.of = asked.of AND asked.n <= held.n
 $$;
 
+-- A claim that waited, and holds from now on.
+CREATE OR REPLACE FUNCTION tidelock.granted(c tidelock.claim, p_epoch bigint, p_at bigint) RETURNS tidelock.claim
+  LANGUAGE sql IMMUTABLE AS $$
+  SELECT ROW(c.id, c.ttl, c.since, c.lapses, 1, p_epoch, p_at, c.share, c.n, c.of, c.detached, c.owner,
+    c.label)::tidelock.claim
+$$;
+
 -- Tells the client of a claim: G granted | E evicted | A something moved, then its id and name, then what there is to say.
 CREATE OR REPLACE FUNCTION tidelock.tell(what text, p_name text, p_id uuid, said text) RETURNS void
   LANGUAGE sql VOLATILE AS $$

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION tidelock.enter(p_name text, p_id uuid, is_try boolean
 DECLARE
   p_at bigint := tidelock.now_micros();
   given bigint;
+  place int;
   l tidelock.line;
   c tidelock.claim;
   other tidelock.claim;
@@ -32,6 +33,16 @@ BEGIN
         is_detached, p_owner, p_label)::tidelock.claim]
     WHERE name = p_name AND claims IS NULL AND late IS NULL RETURNING epoch INTO given;
     IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
+    -- Else mostly: one claim holds, exclusively, and all others wait for the same.
+    IF NOT is_try AND p_owner IS NULL THEN
+      UPDATE tidelock.line SET used = p_at,
+        claims = claims || ROW(p_id, p_ttl, p_at, p_at + p_ttl, 0, 0, 0, p_share, p_n, p_of,
+          is_detached, p_owner, p_label)::tidelock.claim
+      WHERE name = p_name AND late IS NULL AND (claims[1]).share = 0 AND (claims[2]).hold IS DISTINCT FROM 2
+        AND (claims[1]).hold = 1 AND NOT EXISTS (SELECT FROM unnest(claims) i WHERE i.lapses <= p_at OR i.id = p_id)
+      RETURNING cardinality(claims), (claims[1]).lapses INTO place, given;
+      IF FOUND THEN RETURN ARRAY[2, place - 1, CASE place WHEN 2 THEN given - p_at ELSE -1 END, 0]; END IF;
+    END IF;
   END IF;
   IF is_try THEN
     -- A mutex that is taken, the commonest case of a try: nothing is written.
@@ -176,7 +187,9 @@ END $$;
 CREATE OR REPLACE FUNCTION tidelock.leave(p_name text, p_id uuid, p_reason text) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  p_at bigint := tidelock.now_micros();
   l tidelock.line;
+  next tidelock.claim;
   o record;
   changed boolean;
   -- An eviction that is lost would let its claim be renewed beside the next holder's.
@@ -184,9 +197,23 @@ DECLARE
 BEGIN
   IF p_reason IS NULL THEN
     -- Nearly always: nobody else is in line.
-    UPDATE tidelock.line SET claims = NULL, used = tidelock.now_micros()
+    UPDATE tidelock.line SET claims = NULL, used = p_at
     WHERE name = p_name AND cardinality(claims) = 1 AND (claims[1]).id = p_id;
     IF FOUND THEN RETURN; END IF;
+    -- Else mostly: it holds, exclusively, and the next one wants the same, for nobody that has more than one claim.
+    IF nullif(current_setting('tidelock.quiet_until', true), '')::bigint <= p_at THEN
+      UPDATE tidelock.line SET epoch = greatest(epoch + 1, p_at), used = p_at,
+        claims = tidelock.granted(claims[2], greatest(epoch + 1, p_at), p_at) || claims[3:]
+      WHERE name = p_name AND (claims[1]).id = p_id AND (claims[1]).share = 0 AND (claims[1]).owner IS NULL
+        AND (claims[1]).hold = 1 AND (claims[2]).share = 0 AND (claims[2]).owner IS NULL
+        AND (claims[2]).ttl <= tidelock.long_lease()
+        AND NOT EXISTS (SELECT FROM unnest(claims) c WHERE c.lapses <= p_at)
+      RETURNING (claims[1]).id, epoch, (claims[1]).ttl, cardinality(claims) - 1 INTO next.id, next.epoch, next.ttl, next.n;
+      IF FOUND THEN
+        PERFORM tidelock.tell('G', p_name, next.id, format('%s %s %s', next.epoch, next.ttl, next.n));
+        RETURN;
+      END IF;
+    END IF;
   END IF;
   IF NOT EXISTS (SELECT FROM tidelock.line t, unnest(t.claims) c WHERE t.name = p_name AND c.id = p_id) THEN
     RETURN;
