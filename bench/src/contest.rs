@@ -96,7 +96,7 @@ const QUICK: Effort = Effort {
     held: 1_000,
     held_lease: Duration::from_secs(3),
     held_time: Duration::from_secs(1),
-    killed_lease: Duration::from_secs(2),
+    killed_lease: Duration::from_secs(1),
     killed: 1,
     waiters: &[100],
     locks: &[],

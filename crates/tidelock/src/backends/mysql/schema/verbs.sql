@@ -137,10 +137,20 @@ CREATE PROCEDURE tidelock_enter(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_try TINYINT, p_weight INT UNSIGNED,
   p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(512), p_ttl BIGINT)
 MODIFIES SQL DATA
-BEGIN
-  DECLARE v_taken INT DEFAULT 0;
+main: BEGIN
+  DECLARE v_taken INT;
   -- Earlier than the change: then the lease ends early rather than late.
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  IF p_try THEN
+    -- A mutex that is taken, the commonest case of a try: nothing is written, and nothing locked.
+    SELECT COUNT(*) INTO v_taken FROM tidelock_lines
+      WHERE name = p_name AND many = 0 AND client IS NOT NULL AND lapses > v_now AND (weight = 0 OR p_weight = 0)
+        AND (client <> p_client OR claim <> p_claim) AND (p_owner = '' OR owner <> p_owner);
+    IF v_taken THEN
+      SELECT 'B', 0, 0, 0;
+      LEAVE main;
+    END IF;
+  END IF;
   UPDATE tidelock_lines SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, v_now)), day = v_now DIV 86400000000,
       client = p_client, claim = p_claim, weight = p_weight, total = p_total, owner = p_owner, label = p_label,
       ttl = p_ttl, since = v_now, lapses = v_now + p_ttl
@@ -148,17 +158,7 @@ BEGIN
   IF ROW_COUNT() = 1 THEN
     SELECT 'H', LAST_INSERT_ID(), p_ttl, 0;
   ELSE
-    IF p_try THEN
-      -- A mutex that is taken, the commonest case of a try: nothing is written.
-      SELECT COUNT(*) INTO v_taken FROM tidelock_lines
-        WHERE name = p_name AND many = 0 AND client IS NOT NULL AND lapses > v_now AND (weight = 0 OR p_weight = 0)
-          AND (client <> p_client OR claim <> p_claim) AND (p_owner = '' OR owner <> p_owner);
-    END IF;
-    IF v_taken THEN
-      SELECT 'B', 0, 0, 0;
-    ELSE
-      CALL tidelock_enter_line(p_name, p_client, p_claim, p_try, p_weight, p_total, p_owner, p_label, p_ttl);
-    END IF;
+    CALL tidelock_enter_line(p_name, p_client, p_claim, p_try, p_weight, p_total, p_owner, p_label, p_ttl);
   END IF;
 END
 //
