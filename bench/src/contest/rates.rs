@@ -1,6 +1,6 @@
 //! As much as possible, in turns.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use super::{
     Effort, machine,
@@ -15,8 +15,11 @@ use crate::protocol::{HANDS, Turn, Waits};
 
 /// Whose turns take longer than they should, because waiters poll, has no more of them after so many seconds,
 /// but at least so many.
-const PATIENCE: f64 = 5.0;
-const FEWEST: usize = 2;
+const ENOUGH_SECONDS: f64 = 5.0;
+const FEWEST_TURNS: usize = 2;
+
+/// A lease that is longer than all rounds, for those who may not renew it.
+const THROUGHOUT: Duration = Duration::from_secs(600);
 
 /// The contestants of a scenario: those that could not be started are there, too.
 struct Playing {
@@ -80,13 +83,15 @@ impl Playing {
                 fs::write(hands, [0; 4]).map_err(|error| error.to_string())?;
                 launch.environment.push((HANDS.to_owned(), hands.display().to_string()));
             }
-            Team::start(&launch, question.processes, &question.words, effort.lease)
+            let lease =
+                if question.holds_throughout && kind != Kind::Ours { THROUGHOUT } else { effort.lease };
+            Team::start(&launch, question.processes, &question.words, lease)
         });
         Self { name: name.to_owned(), kind, team, turns: Vec::new(), spent: 0.0, hands }
     }
 
     fn turn(&mut self, counts: bool) {
-        if self.turns.len() >= FEWEST && self.spent > PATIENCE {
+        if self.turns.len() >= FEWEST_TURNS && self.spent > ENOUGH_SECONDS {
             return;
         }
         if let Ok(team) = &mut self.team {

@@ -89,6 +89,8 @@ pub(super) struct Question {
     pub(super) words: Vec<String>,
     /// Whether processes say who held before.
     pub(super) counts_hands: bool,
+    /// Whether a lock is held from the first round to the last, also by those who do not renew it.
+    pub(super) holds_throughout: bool,
 }
 
 impl Scenario {
@@ -167,6 +169,7 @@ impl Scenario {
             processes: PROCESSES,
             words: own(&["pairs", servers, name, "1", millis]),
             counts_hands: true,
+            holds_throughout: false,
         };
         match (self.name, kind) {
             ("pair" | "work", _) => Question::by_one(&["pairs", servers, name, "1", millis]),
@@ -178,7 +181,9 @@ impl Scenario {
                 Question::by_one(&["trips", servers, name, "1", millis])
             }
             ("processes", _) => on_one_name,
-            ("try", _) => Question::by_one(&["try", servers, name, millis]),
+            ("try", _) => {
+                Question { holds_throughout: true, ..Question::by_one(&["try", servers, name, millis]) }
+            }
             // Readers do not wait for each other.
             ("distinct", _) => Question::by_one(&["pairs", servers, name, tasks, millis, "distinct"]),
             ("read", Kind::Bare) if !servers.starts_with("memory:") && has_changes(contestant) => {
@@ -195,7 +200,7 @@ impl Scenario {
 
 impl Question {
     fn by_one(words: &[&str]) -> Self {
-        Self { processes: 1, words: own(words), counts_hands: false }
+        Self { processes: 1, words: own(words), counts_hands: false, holds_throughout: false }
     }
 }
 
