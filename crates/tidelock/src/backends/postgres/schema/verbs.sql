@@ -25,6 +25,16 @@ BEGIN
   IF p_ttl > coalesce(nullif(current_setting('tidelock.covered', true), '')::bigint, 0) THEN
     PERFORM tidelock.cover(p_ttl);
   END IF;
+  IF is_try THEN
+    -- A mutex that is taken, the commonest case of a try: nothing is written.
+    IF EXISTS (SELECT FROM tidelock.line t
+      WHERE t.name = p_name AND (t.claims[1]).lapses > p_at AND ((t.claims[1]).share = 0 OR p_share = 0)
+        AND NOT EXISTS (SELECT FROM unnest(t.claims) i
+          WHERE i.id = p_id OR i.lapses <= p_at OR i.owner = p_owner OR p_share <> 0 AND i.share <> 0))
+    THEN
+      RETURN ARRAY[3]::bigint[];
+    END IF;
+  END IF;
   -- Nearly always: nobody is in line, and the claim is exclusive.
   IF p_share = 0 AND coalesce(nullif(current_setting('tidelock.quiet_until', true), '')::bigint, p_at + 1) <= p_at THEN
     UPDATE tidelock.line SET
@@ -42,17 +52,6 @@ BEGIN
         AND (claims[1]).hold = 1 AND NOT EXISTS (SELECT FROM unnest(claims) i WHERE i.lapses <= p_at OR i.id = p_id)
       RETURNING cardinality(claims), (claims[1]).lapses INTO place, given;
       IF FOUND THEN RETURN ARRAY[2, place - 1, CASE place WHEN 2 THEN given - p_at ELSE -1 END, 0]; END IF;
-    END IF;
-  END IF;
-  IF is_try THEN
-    -- A mutex that is taken, the commonest case of a try: nothing is written.
-    SELECT * INTO l FROM tidelock.line WHERE name = p_name;
-    other := l.claims[1];
-    IF other.lapses > p_at AND other.id <> p_id AND (other.share = 0 OR p_share = 0)
-      AND NOT EXISTS (SELECT FROM unnest(l.claims) i
-        WHERE i.id = p_id OR i.lapses <= p_at OR i.owner = p_owner OR p_share <> 0 AND i.share <> 0)
-    THEN
-      RETURN ARRAY[3]::bigint[];
     END IF;
   END IF;
   SELECT * INTO o FROM tidelock.open(p_name, true);
