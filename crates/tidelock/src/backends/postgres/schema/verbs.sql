@@ -11,6 +11,7 @@ DECLARE
   p_at bigint := tidelock.now_micros();
   given bigint;
   place int;
+  is_next boolean;
   l tidelock.line;
   c tidelock.claim;
   other tidelock.claim;
@@ -35,23 +36,44 @@ BEGIN
       RETURN ARRAY[3]::bigint[];
     END IF;
   END IF;
-  -- Nearly always: nobody is in line, and the claim is exclusive.
-  IF p_share = 0 AND coalesce(nullif(current_setting('tidelock.quiet_until', true), '')::bigint, p_at + 1) <= p_at THEN
-    UPDATE tidelock.line SET
-      epoch = greatest(epoch + 1, p_at), used = p_at,
-      claims = ARRAY[ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
-        is_detached, p_owner, p_label)::tidelock.claim]
-    WHERE name = p_name AND claims IS NULL AND late IS NULL RETURNING epoch INTO given;
-    IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
-    -- Else mostly: one claim holds, exclusively, and all others wait for the same.
-    IF NOT is_try AND p_owner IS NULL THEN
+  IF coalesce(nullif(current_setting('tidelock.quiet_until', true), '')::bigint, p_at + 1) <= p_at THEN
+    IF p_share = 0 THEN
+      -- Nearly always: nobody is in line.
+      UPDATE tidelock.line SET
+        epoch = greatest(epoch + 1, p_at), used = p_at,
+        claims = ARRAY[ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
+          is_detached, p_owner, p_label)::tidelock.claim]
+      WHERE name = p_name AND claims IS NULL AND late IS NULL RETURNING epoch INTO given;
+      IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
+    ELSIF p_share = 1 AND p_owner IS NULL THEN
+      -- Nearly always: there are only readers.
+      UPDATE tidelock.line SET
+        epoch = greatest(epoch + 1, p_at), used = p_at,
+        claims = claims || ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
+          is_detached, p_owner, p_label)::tidelock.claim
+      WHERE name = p_name AND late IS NULL AND NOT EXISTS (SELECT FROM unnest(claims) i
+        WHERE i.hold <> 1 OR i.share <> 1 OR i.lapses <= p_at OR i.id = p_id)
+      RETURNING epoch INTO given;
+      IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
+    END IF;
+    IF NOT is_try AND p_share <> 2 AND p_owner IS NULL THEN
+      -- Else mostly: it has to wait behind others.
       UPDATE tidelock.line SET used = p_at,
         claims = claims || ROW(p_id, p_ttl, p_at, p_at + p_ttl, 0, 0, 0, p_share, p_n, p_of,
           is_detached, p_owner, p_label)::tidelock.claim
-      WHERE name = p_name AND late IS NULL AND (claims[1]).share = 0 AND (claims[2]).hold IS DISTINCT FROM 2
-        AND (claims[1]).hold = 1 AND NOT EXISTS (SELECT FROM unnest(claims) i WHERE i.lapses <= p_at OR i.id = p_id)
-      RETURNING cardinality(claims), (claims[1]).lapses INTO place, given;
-      IF FOUND THEN RETURN ARRAY[2, place - 1, CASE place WHEN 2 THEN given - p_at ELSE -1 END, 0]; END IF;
+      WHERE name = p_name AND late IS NULL AND (claims[1]).hold = 1
+        AND (p_share = 0 OR (claims[1]).share = 0 OR (claims[cardinality(claims)]).hold = 0)
+        AND NOT EXISTS (SELECT FROM unnest(claims) i
+          WHERE i.lapses <= p_at OR i.id = p_id OR p_share <> 0 AND i.share NOT IN (0, p_share))
+      RETURNING cardinality(claims), (claims[cardinality(claims) - 1]).hold > 0 INTO place, is_next;
+      IF FOUND THEN
+        given := -1;
+        IF is_next THEN
+          -- Only the first that waits is told when to look again.
+          SELECT min(i.lapses) - p_at INTO given FROM tidelock.line t, unnest(t.claims) i WHERE t.name = p_name AND i.hold > 0;
+        END IF;
+        RETURN ARRAY[2, place - 1, given, 0];
+      END IF;
     END IF;
   END IF;
   SELECT * INTO o FROM tidelock.open(p_name, true);
@@ -213,6 +235,12 @@ BEGIN
         RETURN;
       END IF;
     END IF;
+    -- Or it is a reader, and others go on reading: nobody else gets anything by that.
+    UPDATE tidelock.line SET used = p_at, claims = ARRAY(SELECT c FROM unnest(claims) c WHERE c.id <> p_id)
+    WHERE name = p_name AND (claims[1]).hold = 1 AND (claims[1]).share = 1
+      AND (SELECT bool_and(c.lapses > p_at) AND bool_or(c.id = p_id AND c.hold = 1 AND c.share = 1 AND c.owner IS NULL)
+        AND bool_or(c.id <> p_id AND c.hold = 1) FROM unnest(claims) c);
+    IF FOUND THEN RETURN; END IF;
   END IF;
   IF NOT EXISTS (SELECT FROM tidelock.line t, unnest(t.claims) c WHERE t.name = p_name AND c.id = p_id) THEN
     RETURN;
