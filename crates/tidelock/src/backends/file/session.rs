@@ -29,6 +29,8 @@ pub(super) struct Session {
     client: ClientId,
     /// Rings at others. Not bound: nobody answers.
     bell: UnixDatagram,
+    /// Looks whether others are there, one after the other.
+    looks: UnixDatagram,
 }
 
 /// Whether somebody is there.
@@ -50,7 +52,8 @@ impl Session {
         };
         let bell = UnixDatagram::unbound().map_err(cannot)?;
         bell.set_nonblocking(true).map_err(cannot)?;
-        let session = Self { folder: folder.clone(), client, bell };
+        let looks = UnixDatagram::unbound().map_err(cannot)?;
+        let session = Self { folder: folder.clone(), client, bell, looks };
         session.sweep();
         // The doorbell first: without it the other two would be taken for remains.
         let doorbell = UnixDatagram::bind(session.path(client)).map_err(cannot)?;
@@ -83,8 +86,7 @@ impl Session {
 
     /// Whether a client is alive. Does not wake it.
     pub(super) fn probe(&self, client: ClientId) -> Life {
-        let connected = UnixDatagram::unbound().and_then(|socket| socket.connect(self.path(client)));
-        connected.map_or_else(|error| life_after(&error), |()| Life::Alive)
+        self.looks.connect(self.path(client)).map_or_else(|error| life_after(&error), |()| Life::Alive)
     }
 
     /// Rings at a client. Never blocks: a doorbell that is full has been rung, and whoever hears
