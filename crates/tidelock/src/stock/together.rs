@@ -134,11 +134,17 @@ impl Inner {
     /// Those who wait, as many as may go together. If there is nobody, nobody serves any more.
     fn next(&self) -> Vec<Waiting> {
         let mut line = self.line();
-        // Nobody wants the answers of those who gave up, and nothing of theirs was sent.
-        line.waiting.retain(|one| !one.tell.is_closed());
-        let some = line.waiting.len().min(MOST);
-        line.is_served = some > 0;
-        line.waiting.drain(..some).collect()
+        let mut some = Vec::new();
+        while some.len() < MOST
+            && let Some(one) = line.waiting.pop_front()
+        {
+            // Nobody wants the answers of those who gave up, and nothing of theirs was sent.
+            if !one.tell.is_closed() {
+                some.push(one);
+            }
+        }
+        line.is_served = !some.is_empty();
+        some
     }
 
     async fn ask(&self, mut batch: Vec<Waiting>) {
