@@ -46,7 +46,7 @@ pub(super) fn grow(
     progress: &Progress,
 ) -> Vec<Row> {
     // Memory is seen at once.
-    let times = (effort.held_lease, SETTLE);
+    let times = (effort.many_lease, SETTLE);
     let watch = |locks| watch_all(&name(locks), stand, contestants, locks, times, progress);
     let Some((fewest, more)) = effort.locks.split_first() else { return Vec::new() };
     let first = watch(*fewest);

@@ -1,6 +1,6 @@
 //! What the machine knows about processes, and what it is.
 
-use std::{fs, process::Command, thread};
+use std::{fs, process::Command, thread, time::Duration};
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
@@ -40,14 +40,27 @@ fn machine() -> String {
     format!("{cores} cores of {processor}, Linux {}", kernel.trim())
 }
 
-/// A warning when the machine did more than to measure.
+/// A warning when the machine does something before anything is measured.
 pub(super) fn busy() -> Option<String> {
-    let load = fs::read_to_string("/proc/loadavg").ok()?;
-    // The last minute but for what we did ourselves cannot be told; of ten minutes it can.
-    let load: f64 = load.split(' ').next()?.parse().ok()?;
-    let cores = thread::available_parallelism().ok()?.get() as f64;
-    (load > 4.0 * cores)
-        .then(|| format!("note: the machine was busy (load {load:.1}): take no number from this run"))
+    let before = times()?;
+    thread::sleep(Duration::from_millis(300));
+    let (work, all) = times().map(|(work, all)| (work - before.0, all - before.1))?;
+    let share = work / all.max(1.0);
+    (share > 0.2).then(|| {
+        format!(
+            "note: {:.0} % of the machine are in use by others: take no number from this run",
+            share * 100.0
+        )
+    })
+}
+
+/// How much processors have worked so far, and for how long they could have.
+fn times() -> Option<(f64, f64)> {
+    let statistics = fs::read_to_string("/proc/stat").ok()?;
+    let times = statistics.lines().next()?.split_whitespace().skip(1);
+    let times: Vec<f64> = times.filter_map(|time| time.parse().ok()).collect();
+    let (all, idle) = (times.iter().sum::<f64>(), times.get(3)? + times.get(4)?);
+    Some((all - idle, all))
 }
 
 fn tasks_of(pid: u32) -> impl Iterator<Item = i32> {
