@@ -23,6 +23,10 @@ fn a_flash_sale_sells_each_item_once_in_every_way_that_promises_it() {
         );
     }
     assert!(ways[0]["sold"].as_u64().unwrap() >= 100, "{}", ways[0]);
+    for way in ways {
+        let points = way["sold_over_time"].as_array().unwrap().iter();
+        assert!(points.map(|point| point[0].as_f64().unwrap()).is_sorted(), "time goes back: {way}");
+    }
     let svg = std::fs::read_to_string(chart).unwrap();
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("4 segments"), "{svg}");
 }

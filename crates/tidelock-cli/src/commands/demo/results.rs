@@ -59,7 +59,8 @@ impl Outcome {
         for (index, slices) in all.slices.chunks(every).enumerate() {
             sold += slices.iter().sum::<u32>();
             let end = (index * every + slices.len()) as f64 * SLICE.as_secs_f64();
-            line.push(((end * 1e3).round() / 1e3, sold));
+            // The last slice may have been cut short.
+            line.push((((end * 1e3).round() / 1e3).min(all.seconds), sold));
         }
         line.push((all.seconds, sold));
         Self {
