@@ -31,7 +31,7 @@ use self::{
 /// What is measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only this store: memory, file, redis, redlock, etcd, zookeeper, postgres, mysql
+    /// Only this store: memory, memory-2-threads, file, redis, redlock, etcd, zookeeper, postgres, mysql
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
     /// Only this scenario: pair, work, tasks, processes, distinct, try, read, held, killed, flash-sale, waiters, locks

@@ -13,10 +13,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+const EXAMPLES: &str = "Examples:
+  cargo xtask bench --quick                              every store, in two minutes
+  cargo xtask bench --peers --backend redis --scenario processes
+  cargo xtask bench --peers --write bench                all of bench/RESULTS.md, in an hour
+  cargo xtask bench --json --backend file --scenario pair";
+
 /// Measure locks against bare commands and against other libraries
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
-struct Args {
+#[command(after_help = EXAMPLES)]
+struct Bench {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -31,7 +38,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Bench::parse();
     let done = match args.command {
         Some(Command::Drive(args)) => return drive::run(&args),
         None => contest::run(&args.contest),
@@ -44,5 +51,17 @@ fn main() -> ExitCode {
             eprintln!("bench: {error}");
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_do_not_contradict_each_other() {
+        Bench::command().debug_assert();
     }
 }
