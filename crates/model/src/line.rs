@@ -1,8 +1,9 @@
 //! Waiting in line on several servers at once: can everybody wait for everybody?
 //!
-//! A model of its own, without clocks: on each server claims stand in line, and whoever is first on a majority holds. If three
+//! A model of its own, without clocks: on each server claims stand in line, and the one that is first on a majority holds. If three
 //! clients are first on one server each, nobody ever moves unless somebody steps back. Links keep their order here, as
-//! connections do; how late something arrives is open.
+//! connections do; how late something arrives is open. What a client hears is open, too: it holds by votes, and steps
+//! back by what it saw, of an earlier moment.
 
 use std::{
     collections::BTreeSet,
@@ -57,26 +58,42 @@ struct Site<const C: usize> {
 struct State<const S: usize, const C: usize> {
     sites: [Site<C>; S],
     phases: [Phase; C],
+    /// Whose majority of votes is under way to it.
+    voted: [bool; C],
+    /// Who saw that it is first on too few servers, and is about to step back.
+    split: [bool; C],
+}
+
+/// When a client that is first on too few servers steps back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepBack {
+    /// Never: it waits for the others.
+    Never,
+    /// After a while, unless it holds by then; then no vote from before counts.
+    Decided,
+    /// After a while. Votes are counted by another task, and neither knows of the other.
+    Unseen,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Enter(usize),
     Arrive(usize, usize),
+    Vote(usize),
     Take(usize),
+    Look(usize),
     MakeWay(usize),
     Release(usize),
 }
 
 struct Line<const S: usize, const C: usize> {
-    /// Whether a client that is first on too few servers steps back after a while.
-    step_back: bool,
+    step_back: StepBack,
     /// What was found: the first is the shortest.
     found: [AtomicBool; 5],
 }
 
 /// Looks at all states of S servers, of which less than half are down, and C clients that want the lock again and again.
-pub fn all<const S: usize, const C: usize>(step_back: bool) -> Report {
+pub fn all<const S: usize, const C: usize>(step_back: StepBack) -> Report {
     let until =
         HasDiscoveries::AnyOf(BTreeSet::from([Promise::OneHolder, Promise::NoDeadlock].map(Promise::name)));
     let model = Line::<S, C> { step_back, found: Default::default() };
@@ -104,9 +121,18 @@ impl<const S: usize, const C: usize> State<S, C> {
                 next.sites.iter_mut().for_each(|site| site.places[client] = Place::Entering);
             }
             Step::Arrive(client, server) => next.sites[server].arrive(client),
-            Step::Take(client) => next.phases[client] = Phase::Holding,
+            Step::Vote(client) => next.voted[client] = true,
+            Step::Look(client) => next.split[client] = true,
+            Step::Take(client) => {
+                next.phases[client] = Phase::Holding;
+                next.voted[client] = false;
+            }
             Step::MakeWay(client) | Step::Release(client) => {
-                next.phases[client] = Phase::Leaving;
+                next.split[client] = false;
+                // Who holds relies on it, whatever another task does.
+                if next.phases[client] == Phase::Standing || matches!(step, Step::Release(_)) {
+                    next.phases[client] = Phase::Leaving;
+                }
                 for site in &mut next.sites {
                     let place = &mut site.places[client];
                     *place = match *place {
@@ -123,6 +149,7 @@ impl<const S: usize, const C: usize> State<S, C> {
             let is_out = next.sites.iter().all(|site| site.places[client] == Place::Out);
             if next.phases[client] == Phase::Leaving && is_out {
                 next.phases[client] = Phase::Idle;
+                (next.voted[client], next.split[client]) = (false, false);
             }
         }
         next
@@ -169,7 +196,17 @@ impl<const C: usize> Site<C> {
 impl<const S: usize, const C: usize> Line<S, C> {
     fn may_step_back(&self, state: &State<S, C>, client: usize) -> bool {
         let first = state.first(client);
-        self.step_back && state.phases[client] == Phase::Standing && first > 0 && first <= S / 2
+        let steps_back = self.step_back != StepBack::Never;
+        steps_back && state.phases[client] == Phase::Standing && first > 0 && first <= S / 2
+    }
+
+    /// Whether a client still does what it was about to do, though something else came first.
+    fn is_late(&self, state: &State<S, C>, client: usize, step: Step) -> bool {
+        let before = match step {
+            Step::Take(_) => Phase::Leaving,
+            _ => Phase::Holding,
+        };
+        self.step_back == StepBack::Unseen && state.phases[client] == before
     }
 
     /// Everybody stands in line and nothing is under way: there every state comes to in which nobody gets the lock.
@@ -181,7 +218,7 @@ impl<const S: usize, const C: usize> Line<S, C> {
             return true;
         }
         let mut state = *state;
-        // Whoever steps back lets others come first, who may have to step back too.
+        // A client that steps back lets others come first, which may have to step back too.
         for _ in 0..=C {
             let standing = (0..C).filter(|&client| state.phases[client] == Phase::Standing);
             if standing.clone().any(|client| state.first(client) > S / 2) {
@@ -215,6 +252,8 @@ impl<const S: usize, const C: usize> Model for Line<S, C> {
         let start = |down: usize| State {
             sites: std::array::from_fn(|server| Site { down: server < down, ..site }),
             phases: [Phase::Idle; C],
+            voted: [false; C],
+            split: [false; C],
         };
         (0..S.div_ceil(2)).map(start).collect()
     }
@@ -223,10 +262,22 @@ impl<const S: usize, const C: usize> Model for Line<S, C> {
         for client in 0..C {
             match state.phases[client] {
                 Phase::Idle => steps.push(Step::Enter(client)),
-                Phase::Standing if state.first(client) > S / 2 => steps.push(Step::Take(client)),
-                Phase::Standing if self.may_step_back(state, client) => steps.push(Step::MakeWay(client)),
+                Phase::Standing if state.first(client) > S / 2 && !state.voted[client] => {
+                    steps.push(Step::Vote(client));
+                }
+                Phase::Standing if self.may_step_back(state, client) && !state.split[client] => {
+                    steps.push(Step::Look(client));
+                }
                 Phase::Holding => steps.push(Step::Release(client)),
                 Phase::Standing | Phase::Leaving => {}
+            }
+            let stands = state.phases[client] == Phase::Standing;
+            for (is_due, step) in
+                [(state.voted[client], Step::Take(client)), (state.split[client], Step::MakeWay(client))]
+            {
+                if is_due && (stands || self.is_late(state, client, step)) {
+                    steps.push(step);
+                }
             }
             let under_way = (0..S).filter(|&server| state.sites[server].is_under_way(client));
             steps.extend(under_way.map(|server| Step::Arrive(client, server)));
@@ -265,7 +316,7 @@ impl<const S: usize, const C: usize> Model for Line<S, C> {
     }
 }
 
-/// The way to a state where nobody can go on.
+/// The way to a state where nobody can go on, or two do.
 fn tell<const S: usize, const C: usize>(path: Vec<(State<S, C>, Option<Step>)>) -> Vec<String> {
     let name = |client: usize| char::from(b'A' + client as u8);
     let mut lines = Vec::new();
@@ -281,10 +332,19 @@ fn tell<const S: usize, const C: usize>(path: Vec<(State<S, C>, Option<Step>)>) 
                 Place::Leaving => format!("server {} takes client {} out of line", server + 1, name(client)),
                 _ => format!("server {} puts client {} into line", server + 1, name(client)),
             },
-            Some(Step::Take(client)) => format!("client {} is first on a majority, and holds", name(client)),
+            Some(Step::Vote(client)) => format!("a majority lets client {} hold", name(client)),
+            Some(Step::Take(client)) => format!("client {} hears that, and holds", name(client)),
+            Some(Step::Look(client)) => {
+                format!("client {} sees that it is first on too few servers", name(client))
+            }
             Some(Step::MakeWay(client)) => format!("client {} steps back: tells all servers", name(client)),
             Some(Step::Release(client)) => format!("client {} releases: tells all servers", name(client)),
         });
+    }
+    let holders = end.iter().flat_map(|state| state.phases).filter(|phase| *phase == Phase::Holding).count();
+    if holders > 1 {
+        lines.push(format!("TWO HOLDERS of the line: {holders} clients rely on the lock"));
+        return lines;
     }
     let firsts = end.iter().flat_map(|state| state.sites.iter().enumerate()).map(|(server, site)| {
         let who =

@@ -144,6 +144,7 @@ fn row(run: &Run, report: &Report) -> Value {
         "bounds": {
             "ttl": bounds.ttl, "drift": bounds.drift, "skew": bounds.skew, "renewals": bounds.renewals,
             "forgets": bounds.forgets, "restarts": bounds.restarts, "doubles": bounds.doubles,
+            "jumps": bounds.jumps, "puts": bounds.puts,
         },
         "states": report.unique,
         "steps": report.total,

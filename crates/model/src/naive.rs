@@ -1,7 +1,8 @@
 //! The naive variants: ways to get it wrong that the search must find.
 
 use crate::{
-    rules::{Bounds, Epochs, From, Majority, Promise, Rejoin, Rules},
+    line::StepBack,
+    rules::{Bounds, Epochs, From, Majority, Promise, Rejoin, Rules, Steps},
     runs::{Party, Plan, Run, Size},
 };
 
@@ -114,6 +115,30 @@ pub const NAIVE: &[Run] = &[
         CALM,
     ),
     naive(
+        Promise::OneHolder,
+        "clock-step-unseen",
+        "a server whose clock stepped ahead, which ended a lease there, votes",
+        Party::Three2,
+        Rules { steps: Steps::Unseen, ..Rules::UNNUMBERED },
+        Bounds { jumps: 1, ..CALM },
+    ),
+    naive(
+        Promise::OneHolder,
+        "put-back-alone",
+        "clocks are not compared, but a holder is put on a server that comes back: not always soon enough",
+        Party::Three2,
+        Rules { steps: Steps::Unseen, ..Rules::UNNUMBERED },
+        Bounds { jumps: 1, puts: 1, ..CALM },
+    ),
+    naive(
+        Promise::OneHolder,
+        "uptime-by-wall-clock",
+        "a server that forgot seems to be up for long once its clock, which was behind, is set right",
+        Party::Three2,
+        Rules { steps: Steps::Age, ..Rules::UNNUMBERED },
+        Bounds { forgets: 1, jumps: 1, ..CALM },
+    ),
+    naive(
         Promise::NoDeadlock,
         "never-rejoin",
         "a server that forgot never votes again, so that a second one that forgets stops everything",
@@ -126,7 +151,14 @@ pub const NAIVE: &[Run] = &[
         what: "clients that are first on too few servers stay there, each waiting for the others",
         size: Size::Quick,
         breaks: Some(Promise::NoDeadlock),
-        plan: Plan::Line { step_back: false },
+        plan: Plan::Line { step_back: StepBack::Never },
+    },
+    Run {
+        name: "step-back-unseen",
+        what: "a client steps back while another task of it counts the votes of a majority",
+        size: Size::Quick,
+        breaks: Some(Promise::OneHolder),
+        plan: Plan::Line { step_back: StepBack::Unseen },
     },
 ];
 

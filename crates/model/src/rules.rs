@@ -7,7 +7,7 @@ pub enum Promise {
     OneHolder,
     /// Every guard that is returned has a larger token than all that were returned before.
     OrderedTokens,
-    /// Whoever still wants the lock can get it once the faults stop.
+    /// A client that still wants the lock can acquire it once the faults stop.
     NoDeadlock,
 }
 
@@ -17,7 +17,7 @@ impl Promise {
         match self {
             Self::OneHolder => "no two holders inside their windows",
             Self::OrderedTokens => "a later guard has a larger token",
-            Self::NoDeadlock => "whoever wants the lock can still get it",
+            Self::NoDeadlock => "a client that wants the lock can still acquire it",
         }
     }
 }
@@ -64,6 +64,18 @@ pub enum From {
     Answer,
 }
 
+/// What clients make of a server whose wall clock steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// Its clock is compared with those of the others: it has no vote while it differs, nor until leases from before
+    /// have ended.
+    Seen,
+    /// They do not notice.
+    Unseen,
+    /// They do not notice, and take it for older than it is: its uptime is the difference of two readings of its clock.
+    Age,
+}
+
 /// The rules of clients and servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -89,8 +101,10 @@ pub struct Rules {
     pub young_confirm_all: bool,
     /// Whether a confirmation that comes after the window's end opens the window again.
     pub late_yes_revives: bool,
-    /// Whether a release frees the name, whoever holds it.
+    /// Whether a release frees the name even if another client holds it.
     pub leave_by_name: bool,
+    /// What becomes of a server whose clock steps.
+    pub steps: Steps,
 }
 
 impl Rules {
@@ -108,6 +122,7 @@ impl Rules {
         young_confirm_all: false,
         late_yes_revives: false,
         leave_by_name: false,
+        steps: Steps::Seen,
     };
 
     /// The same without tokens, for searches for two holders.
@@ -131,14 +146,36 @@ pub struct Bounds {
     pub restarts: u8,
     /// Questions that arrive twice, over all links.
     pub doubles: u8,
+    /// Wall clocks that step, over all servers.
+    pub jumps: u8,
+    /// Times that a holder is put on a server which did not have it, because it was away.
+    pub puts: u8,
 }
 
 impl Bounds {
     /// Where there is no time and nothing is counted.
-    pub(crate) const NONE: Self =
-        Self { ttl: 0, drift: 0, skew: 0, renewals: 0, forgets: 0, restarts: 0, doubles: 0 };
+    pub(crate) const NONE: Self = Self {
+        ttl: 0,
+        drift: 0,
+        skew: 0,
+        renewals: 0,
+        forgets: 0,
+        restarts: 0,
+        doubles: 0,
+        jumps: 0,
+        puts: 0,
+    };
 
     /// No faults but messages that are lost, late and out of order, clocks that drift, and clients that pause.
-    pub const CALM: Self =
-        Self { ttl: 3, drift: 1, skew: 0, renewals: 0, forgets: 0, restarts: 0, doubles: 0 };
+    pub const CALM: Self = Self {
+        ttl: 3,
+        drift: 1,
+        skew: 0,
+        renewals: 0,
+        forgets: 0,
+        restarts: 0,
+        doubles: 0,
+        jumps: 0,
+        puts: 0,
+    };
 }

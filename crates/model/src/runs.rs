@@ -2,7 +2,7 @@
 
 use crate::{
     check::{self, Report},
-    line,
+    line::{self, StepBack},
     rules::{Bounds, Promise, Rules},
 };
 
@@ -42,8 +42,8 @@ pub enum Plan {
     },
     /// Clients that stand in line.
     Line {
-        /// Whether those that are first on too few servers step back.
-        step_back: bool,
+        /// When those that are first on too few servers step back.
+        step_back: StepBack,
     },
 }
 
@@ -101,13 +101,29 @@ pub const OURS: &[Run] = &[
         Rules::UNNUMBERED,
         Bounds { renewals: 1, forgets: 1, ..CALM },
     ),
+    ours(
+        Size::Quick,
+        "holders-stepped",
+        "a clock that steps and is set right, a holder put on a server that was away",
+        Party::Three2,
+        Rules::UNNUMBERED,
+        Bounds { jumps: 1, puts: 1, ..CALM },
+    ),
+    ours(
+        Size::Large,
+        "holders-stepped-forgotten",
+        "the same, with a renewal and a restart without memory",
+        Party::Three2,
+        Rules::UNNUMBERED,
+        Bounds { jumps: 1, puts: 1, renewals: 1, forgets: 1, ..CALM },
+    ),
     ours(Size::Quick, "tokens", "wall clocks apart", Party::Three2, Rules::OURS, SKEWED),
     Run {
         name: "line",
         what: "waiting in line, with and without a server down",
         size: Size::Quick,
         breaks: None,
-        plan: Plan::Line { step_back: true },
+        plan: Plan::Line { step_back: StepBack::Decided },
     },
     ours(
         Size::Normal,

@@ -36,8 +36,10 @@ pub struct Server {
     pub lease: u8,
     /// The epoch of the last grant, or what was written back since.
     pub last: Epoch,
-    /// Ticks since the start, up to where it votes.
+    /// Ticks since the start, or since its clock was last wrong, up to where it votes.
     pub uptime: u8,
+    /// Its wall clock is far from those of the others.
+    pub wrong: bool,
 }
 
 /// What is between one claim and one server. A question that is under way may arrive at any time, or never: that is
@@ -150,13 +152,18 @@ pub struct State<const S: usize, const C: usize> {
     pub restarts: u8,
     /// Questions that arrived twice so far.
     pub doubles: u8,
+    /// Clocks that stepped so far.
+    pub jumps: u8,
+    /// Holders that were put on a server that came back, so far.
+    pub puts: u8,
 }
 
 impl<const S: usize, const C: usize> State<S, C> {
     /// All servers are up for long, and nobody has asked.
     pub fn start(rules: &Rules, bounds: &Bounds) -> Self {
         let last = if rules.epochs == Epochs::Timed { floor(bounds) } else { 0 };
-        let server = Server { holder: Holder::Nobody, lease: 0, last, uptime: grown_up(bounds) };
+        let server =
+            Server { holder: Holder::Nobody, lease: 0, last, uptime: grown_up(bounds), wrong: false };
         Self {
             sites: [Site { server, links: [Link::default(); C] }; S],
             claims: [Claim::IDLE; C],
@@ -167,6 +174,8 @@ impl<const S: usize, const C: usize> State<S, C> {
             forgets: 0,
             restarts: 0,
             doubles: 0,
+            jumps: 0,
+            puts: 0,
         }
     }
 

@@ -5,8 +5,8 @@
 //! ([`Step::Decide`] names those that it counts). A client that pauses is one that takes no step while time passes.
 
 use crate::{
-    rules::{Bounds, Epochs, From, Majority, Rejoin, Rules},
-    state::{Claim, Holder, NEVER, Phase, State, TICK, grown_up},
+    rules::{Bounds, Epochs, From, Majority, Rejoin, Rules, Steps},
+    state::{Claim, Holder, NEVER, Phase, Server, State, TICK, grown_up},
 };
 
 /// What a client sends to a server.
@@ -72,6 +72,17 @@ pub enum Step {
         /// Whether it still knows who holds, and its last epoch.
         remembers: bool,
     },
+    /// A server's wall clock steps: what was leased there is over.
+    Jump(usize),
+    /// The clock is set right.
+    SetRight(usize),
+    /// A server was away and is back: a holder that it does not have asks it for its place.
+    PutBack {
+        /// Who.
+        claim: usize,
+        /// Where.
+        server: usize,
+    },
 }
 
 /// Rules and bounds: what the steps depend on.
@@ -93,7 +104,7 @@ impl World {
     fn suffices<const S: usize>(&self, votes: usize) -> bool {
         match self.rules.majority {
             Majority::OfAll => votes > S / 2,
-            // Whoever did not answer is not counted, and those that refuse may be among them.
+            // Servers that did not answer are not counted, and those that refuse may be among them.
             Majority::OfAnswered => votes > 0,
         }
     }
@@ -140,7 +151,17 @@ impl World {
             if state.restarts < self.bounds.restarts {
                 steps.push(Step::Restart { server, remembers: true });
             }
+            if state.jumps < self.bounds.jumps && !it.wrong {
+                steps.push(Step::Jump(server));
+            }
+            if it.wrong {
+                steps.push(Step::SetRight(server));
+            }
             for claim in 0..C {
+                let is_there = it.holder == Holder::Claim(claim as u8) || site.links[claim].may_enter();
+                if state.puts < self.bounds.puts && state.claims[claim].holds() && !is_there {
+                    steps.push(Step::PutBack { claim, server });
+                }
                 self.arrivals(state, claim, server, steps);
             }
         }
@@ -249,6 +270,27 @@ impl World {
                 let server = &mut next.sites[server].server;
                 (server.holder, server.lease) = (Holder::Nobody, 0);
             }
+            Step::Jump(server) => {
+                next.jumps += 1;
+                let server = &mut next.sites[server].server;
+                if self.rules.steps == Steps::Age {
+                    // It was behind when the server was started, and is right now.
+                    server.uptime = grown_up(&self.bounds);
+                } else {
+                    (server.holder, server.lease, server.wrong) = (Holder::Nobody, 0, true);
+                }
+            }
+            Step::SetRight(server) => {
+                let server = &mut next.sites[server].server;
+                server.wrong = false;
+                if self.rules.steps == Steps::Seen {
+                    server.uptime = 0;
+                }
+            }
+            Step::PutBack { claim, server } => {
+                next.puts += 1;
+                next.sites[server].links[claim].enter = true;
+            }
             Step::Restart { server, remembers } => {
                 let server = &mut next.sites[server].server;
                 server.uptime = 0;
@@ -263,6 +305,18 @@ impl World {
         }
         next.settle(&self.rules);
         next
+    }
+
+    /// Whether the answer of a server counts.
+    fn votes(&self, server: &Server) -> bool {
+        if server.wrong && self.rules.steps == Steps::Seen {
+            return false;
+        }
+        match self.rules.rejoin {
+            Rejoin::AtOnce => true,
+            Rejoin::TooSoon => server.uptime + 1 >= grown_up(&self.bounds),
+            Rejoin::AfterTtl | Rejoin::Never => server.uptime >= grown_up(&self.bounds),
+        }
     }
 
     /// A server answers.
@@ -297,11 +351,7 @@ impl World {
         if has && !matches!(question, Question::Raise | Question::Leave) {
             server.lease = self.bounds.ttl;
         }
-        let votes = match self.rules.rejoin {
-            Rejoin::AtOnce => true,
-            Rejoin::TooSoon => server.uptime + 1 >= grown_up(&self.bounds),
-            Rejoin::AfterTtl | Rejoin::Never => server.uptime >= grown_up(&self.bounds),
-        };
+        let votes = self.votes(server);
         match question {
             Question::Enter => {
                 link.enter = false;

@@ -1,7 +1,7 @@
 //! A way through the model, told in words.
 
 use crate::{
-    rules::{Epochs, Promise},
+    rules::{Epochs, Promise, Steps},
     state::{Epoch, Holder, Phase, State, TICK},
     steps::{Question, Step, World},
 };
@@ -103,6 +103,14 @@ fn sentence<const S: usize, const C: usize>(
         },
         Step::Tick => format!("a tick passes{}", standing(world, after)),
         Step::Lapse(server) => format!("server {}'s clock is fast: the lease there ends", server + 1),
+        Step::Jump(server) if world.rules.steps == Steps::Age => {
+            format!("server {}'s clock was behind and is set right: it seems to be up for long", server + 1)
+        }
+        Step::Jump(server) => format!("server {}'s clock steps ahead: all leases there end", server + 1),
+        Step::SetRight(server) => format!("server {}'s clock is set right", server + 1),
+        Step::PutBack { claim, server } => {
+            format!("server {} is back: client {} asks it for its place", server + 1, client(claim))
+        }
         Step::Restart { server, remembers: true } => format!("server {} restarts and remembers", server + 1),
         Step::Restart { server, remembers: false } => format!("server {} restarts and forgets", server + 1),
     }

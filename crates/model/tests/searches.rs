@@ -52,8 +52,13 @@ naive_variants! {
     with_wall_clocks_too_far_apart_tokens_go_back: "wall-clocks-apart" breaks OrderedTokens, "TOKENS GO BACK";
     with_a_late_yes_that_revives_tokens_go_back: "late-yes-revives" breaks OrderedTokens, "TOKENS GO BACK";
     with_a_release_by_name_two_hold: "leave-by-name" breaks OneHolder, "TWO HOLDERS";
+    with_a_clock_step_that_nobody_sees_two_hold: "clock-step-unseen" breaks OneHolder, "TWO HOLDERS";
+    with_holders_put_back_and_clocks_not_compared_two_hold: "put-back-alone" breaks OneHolder, "TWO HOLDERS";
+    with_an_uptime_by_the_wall_clock_two_hold: "uptime-by-wall-clock" breaks OneHolder, "TWO HOLDERS";
     with_servers_that_never_vote_again_nobody_gets_the_lock: "never-rejoin" breaks NoDeadlock, "DEADLOCK";
     with_clients_that_never_step_back_nobody_gets_the_lock: "wait-for-ever" breaks NoDeadlock, "DEADLOCK of the line";
+    with_clients_that_step_back_while_votes_are_counted_two_hold:
+        "step-back-unseen" breaks OneHolder, "TWO HOLDERS of the line";
 }
 
 #[test]

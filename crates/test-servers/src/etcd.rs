@@ -1,5 +1,6 @@
 //! etcd: one member or a cluster of three.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -220,6 +221,45 @@ impl Etcd {
             folder,
             ports: vec![member.client, member.peer, metrics],
         })
+    }
+}
+
+/// What an administrator does with the data of a single member.
+impl Server {
+    /// Writes a snapshot of its data to a file.
+    ///
+    /// # Errors
+    ///
+    /// When it does not answer.
+    pub fn save_snapshot(&self, file: &Path) -> Result<(), Error> {
+        self.ask(&["snapshot", "save", &file.display().to_string()]).map(drop)
+    }
+
+    /// Kills it, replaces its data by those of a snapshot, and starts it again. Name, addresses and token are the same,
+    /// so the id of the cluster is the same too: nothing but its history says that it was restored.
+    ///
+    /// # Errors
+    ///
+    /// When the snapshot cannot be read, or etcd does not start.
+    pub fn restore_snapshot(&self, file: &Path) -> Result<(), Error> {
+        let members = self.ask(&["member", "list", "-w", "simple"])?;
+        let fields: Vec<_> = members.trim().split(", ").collect();
+        let [_, _, name, peer, ..] = fields[..] else {
+            return Err(Error::new(format!("no member in {members:?}")));
+        };
+        self.kill()?;
+        let data = self.folder().join("data").join("etcd");
+        fs::remove_dir_all(&data).map_err(Error::context("the old data cannot be removed"))?;
+        self.ask(&[
+            "snapshot",
+            "restore",
+            &file.display().to_string(),
+            &format!("--data-dir={}", data.display()),
+            &format!("--name={name}"),
+            &format!("--initial-cluster={name}={peer}"),
+            &format!("--initial-advertise-peer-urls={peer}"),
+        ])?;
+        self.restart()
     }
 }
 

@@ -44,6 +44,7 @@ mod resp;
 mod sentinel;
 mod server;
 mod slot_move;
+mod wall_clock;
 mod zookeeper;
 
 pub use certificates::Certificates;

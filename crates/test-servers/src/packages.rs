@@ -22,7 +22,7 @@ const PACKAGES: &[(&str, &[&str])] = &[
 ];
 
 /// The programs of PostgreSQL that are used.
-const POSTGRES: [&str; 5] = ["initdb", "postgres", "pg_basebackup", "pg_isready", "psql"];
+const POSTGRES: [&str; 6] = ["initdb", "postgres", "pg_basebackup", "pg_dump", "pg_isready", "psql"];
 
 /// Where the package of ZooKeeper says what the class path of the server is.
 pub(crate) const ZOOKEEPER_ENVIRONMENT: &str = "/etc/zookeeper/conf/environment";

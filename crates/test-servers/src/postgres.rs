@@ -80,6 +80,38 @@ impl Postgres {
         })
     }
 
+    /// Dumps a database of a server that lets everybody in, as `pg_dump` does with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// When `pg_dump` fails; the error carries what it wrote.
+    pub fn dump(server: &Server, database: &str, args: &[&str]) -> Result<String, Error> {
+        let (host, port) = (server.addr().ip().to_string(), server.addr().port().to_string());
+        let dump = Call::new(packages::require("pg_dump")?)
+            .args(["-h", &host, "-p", &port, "-U", "postgres", "-d", database])
+            .args(args.iter().copied());
+        let output = dump.command().output().map_err(Error::context("pg_dump cannot run"))?;
+        succeeded("pg_dump", output)
+    }
+
+    /// Makes a server that was stopped the standby of another one, when it is started again.
+    ///
+    /// # Errors
+    ///
+    /// When its folder cannot be written to.
+    pub fn demote(server: &Server, primary: &Server) -> Result<(), Error> {
+        let data = server.folder().join("data");
+        let (host, port) = (primary.addr().ip(), primary.addr().port());
+        let settings = format!(
+            "primary_conninfo = 'host={host} port={port} user=postgres'\nrecovery_target_timeline = 'latest'\n"
+        );
+        let automatic = data.join("postgresql.auto.conf");
+        let before = fs::read_to_string(&automatic).unwrap_or_default();
+        fs::write(&automatic, before + &settings)
+            .and_then(|()| fs::write(data.join("standby.signal"), ""))
+            .map_err(Error::context("the server cannot be made a standby"))
+    }
+
     fn launch(&self, primary: Option<&Server>) -> Result<Server, Error> {
         let folder = Folder::new("postgres")?;
         let data = folder.data();

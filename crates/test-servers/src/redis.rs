@@ -11,7 +11,7 @@ use crate::process::Call;
 use crate::server::Plan;
 use crate::{
     Certificates, Cluster, Error, Replicated, Sentinel, Server, packages, redis_cluster, replication,
-    sentinel,
+    sentinel, wall_clock,
 };
 
 /// How a Redis server shall be; by default it keeps nothing over a restart.
@@ -22,6 +22,7 @@ pub struct Redis {
     pub(crate) patient: bool,
     password: Option<String>,
     unix_socket: bool,
+    own_clock: bool,
     tls: Option<Tls>,
     users: Vec<User>,
     without_default_user: bool,
@@ -82,6 +83,13 @@ impl Redis {
     #[must_use]
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
+        self
+    }
+
+    /// Has a wall clock of its own; see [`Server::set_clock_ahead`].
+    #[must_use]
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 
@@ -239,12 +247,16 @@ impl Redis {
         let administrator = Administrator { door, login: self.administrator_login() };
         let probe = administrator.clone();
         let login = self.client_login().as_ref().map(Login::in_url).unwrap_or_default();
+        let mut run = Call::new(packages::require("redis-server")?).arg(file).args(args);
+        if self.own_clock {
+            run = wall_clock::give(run, folder.path())?;
+        }
         Server::launch(Plan {
             store: "redis",
             addr,
             url: format!("{}://{login}{addr}", self.scheme()),
             unix_socket: self.unix_socket.then_some(socket),
-            run: Call::new(packages::require("redis-server")?).arg(file).args(args),
+            run,
             client: self.client(addr, certificates.as_ref())?,
             probe: Box::new(move || probe.ping()),
             redis: Some(administrator),

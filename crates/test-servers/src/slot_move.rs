@@ -1,6 +1,7 @@
 //! A hash slot of a Redis cluster on its way from one master to another.
 
 use crate::deadline::{START_LIMIT, wait_for_value};
+use crate::replication::role;
 use crate::{Cluster, Error, Server};
 
 /// How many keys travel at once.
@@ -116,6 +117,16 @@ impl<'a> SlotMove<'a> {
         self.set(self.from, &["NODE", &new])?;
         self.cluster.wait_for_successor(self.slot, self.from)?;
         Ok(())
+    }
+
+    /// Gives the move up: the slot stays with the master that has it, which may have been replaced meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When a server does not do its part.
+    pub fn give_up(self) -> Result<(), Error> {
+        self.set(self.to, &["STABLE"])?;
+        if role(self.from).starts_with("master") { self.set(self.from, &["STABLE"]) } else { Ok(()) }
     }
 
     fn migrate(&self, keys: &[String]) -> Result<String, Error> {

@@ -64,7 +64,7 @@ impl Zookeeper {
         self
     }
 
-    /// Lets in only whoever logs in as this user, by SASL.
+    /// Lets in only clients that log in as this user, by SASL.
     #[must_use]
     pub fn sasl(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));
@@ -172,6 +172,21 @@ impl Zookeeper {
             folder,
             ports,
         })
+    }
+}
+
+/// What happens to the data of a single server.
+impl Server {
+    /// Kills it, removes all that it has written, and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// When ZooKeeper does not start.
+    pub fn restart_empty(&self) -> Result<(), Error> {
+        self.kill()?;
+        fs::remove_dir_all(self.folder().join("data").join("version-2"))
+            .map_err(Error::context("the old data cannot be removed"))?;
+        self.restart()
     }
 }
 
