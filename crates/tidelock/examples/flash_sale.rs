@@ -12,7 +12,7 @@ use tidelock::stock::{Sale, Stocks};
 async fn main() -> tidelock::Result<()> {
     let urls = std::env::var("TIDELOCK_URL").unwrap_or_else(|_| "file:".to_owned());
     let stocks = Stocks::connect_all(urls.split(' ')).await?;
-    // Whoever is first makes it; all others find it as it is.
+    // The first client creates it; all others find it as it is.
     let item = format!("example/flash-sale/{}", std::env::args().nth(1).unwrap_or_default());
     let stock = stocks.open(&item, 1_000).segments(5).await?;
 

@@ -29,7 +29,7 @@ async fn main() -> tidelock::Result<()> {
     let url = std::env::var("TIDELOCK_URL");
     let locks = Locks::connect(url.as_deref().unwrap_or("redis://127.0.0.1")).await?;
     for concern in locks.concerns() {
-        eprintln!("to be mended: {concern}");
+        eprintln!("to fix: {concern}");
     }
 
     let mut stock = Stock { left: 3, token: None };

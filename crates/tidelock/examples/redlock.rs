@@ -11,7 +11,7 @@ async fn main() -> tidelock::Result<()> {
     let locks = Locks::connect(url.as_deref().unwrap_or(default)).await?;
     // Servers that are down, or have no vote yet because they were just started.
     for concern in locks.concerns() {
-        eprintln!("to be mended: {concern}");
+        eprintln!("to fix: {concern}");
     }
     let Some(guard) = locks.mutex("nightly-report").try_lock().await? else {
         println!("somebody else is at it");

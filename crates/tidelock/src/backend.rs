@@ -1,46 +1,154 @@
-//! The waist: what a store must do so that the engine can build locks on it.
+//! The backend interface: what a store must do so that the engine can build locks on it.
 //!
-//! Read this if you write a backend. Users want [`Locks`](crate::Locks).
+//! Read this to write a backend. To use locks, see [`Locks`](crate::Locks).
 //!
 //! # Five verbs
 //!
-//! | verb | round trips | waits? | after an error |
-//! |---|---|---|---|
-//! | [`enter`](Backend::enter) | one | no | `Unreachable`: not in line. `Unknown`: maybe; the engine asks again with the same id, or leaves |
-//! | [`wait`](Backend::wait) | none | yes | pushes may have been missed: the engine renews all waiting claims at once, then calls again |
-//! | [`renew`](Backend::renew) | one for the whole batch | no | nothing is known; the engine tries again until its own deadline |
-//! | [`leave`](Backend::leave) | one | no | maybe still in line; the engine repeats it until it is answered or the ttl has passed |
-//! | [`look`](Backend::look) | one or a few | no | nothing changed |
+//! | verb | round trips | waits? |
+//! |---|---|---|
+//! | [`enter`](Backend::enter) | one | no |
+//! | [`wait`](Backend::wait) | none | yes |
+//! | [`renew`](Backend::renew) | one for the whole batch | no |
+//! | [`leave`](Backend::leave) | one | no |
+//! | [`look`](Backend::look) | one or a few | no |
+//!
+//! After an error:
+//!
+//! - `enter`: with `Unreachable`, the claim is not in line. With `Unknown`, it may be: the engine asks again
+//!   with the same id, or leaves.
+//! - `wait`: pushes may have been missed. The engine renews all waiting claims at once, then calls `wait`
+//!   again.
+//! - `renew`: nothing is known. The engine retries until its own deadline.
+//! - `leave`: the claim may still be in line. The engine repeats the call until it is answered or the ttl has
+//!   passed.
+//! - `look`: nothing changed.
 //!
 //! # Promises you make
 //!
-//! 1. You follow the rules of [`line`](crate::line): at every instant of *your* clock the holders of
-//!    a name fit its capacity, nobody overtakes, a lapsed claim is gone, epochs only grow.
-//! 2. A verb may arrive twice, late, or after its caller gave up. With the same id it means the
-//!    same once. `enter` of a claim that is in line renews it and answers how it stands.
-//! 3. The lease of a claim starts when `enter` reaches you, and starts again at each `renew` or
-//!    repeated `enter`. Becoming a holder does not change it.
-//! 4. When you cannot know whether a change happened you say [`FailureKind::Unknown`]. Never guess.
-//! 5. A claim that you make a holder is told through [`wait`](Backend::wait) of its client
-//!    ([`ClaimId::client`]). The push is a kindness: if it is lost, `renew` says the same.
-//! 6. You never renew by yourself, never decide that a lock is lost, never read a clock to judge a
-//!    lease on the client's side, never spawn a task per claim.
+//! 1. You follow the rules of [`line`](crate::model::line): at every instant of *your* clock, the holders of
+//!    a name fit its capacity, no claim overtakes another, an expired claim is gone, and epochs only grow.
+//! 2. A verb may arrive twice, late, or after its caller gave up. Repeated with the same id, it takes effect
+//!    once. `enter` of a claim that is in line renews it and returns its standing.
+//! 3. The lease of a claim starts when `enter` reaches you, and starts again at each `renew` or repeated
+//!    `enter`. Becoming a holder does not change it.
+//! 4. When you cannot know whether a change happened, you return [`FailureKind::Unknown`]. Never guess.
+//! 5. When you make a claim a holder, you tell its client ([`ClaimId::client`]) through
+//!    [`wait`](Backend::wait). The push is an optimization: if it is lost, `renew` returns the same.
+//! 6. You never renew on your own, never decide that a lock is lost, never read a clock to judge a lease on
+//!    the client's side, and never spawn a task per claim.
 //!
 //! # Promises the engine makes
 //!
-//! 1. Names, ttl and permits are checked, against your [`Abilities`] too, before you see them.
-//! 2. An id is never used for a second claim. A claim that was left is never entered again, except
-//!    by a network that delivers late: such a ghost is left again when its grant is pushed, and lapses otherwise.
-//! 3. Calls run to their end, in a task of the engine, even if the user went away. They are dropped
-//!    only when their time is over (a quarter of the ttl, five seconds at most) and when the runtime ends.
-//!    The first poll may happen elsewhere than the later ones, always within the runtime of the client.
-//! 4. One task calls `wait`, again and again; nobody else does.
-//! 5. Your answers are measured from before the question: slow answers cost the user time, never safety.
+//! 1. Names, ttl and permits are checked, also against your [`Abilities`], before you see them.
+//! 2. An id is never used for a second claim. A claim that was left is never entered again, except by a
+//!    network that delivers late: the engine leaves such a claim again when its grant is pushed; otherwise it
+//!    expires.
+//! 3. Calls run to completion in a task of the engine, even if the user's future was dropped. They are
+//!    dropped only when their time limit has passed (a quarter of the ttl, five seconds at most) and when the
+//!    runtime ends. The first poll may happen in another place than the later ones, but always within the
+//!    runtime of the client.
+//! 4. Exactly one task calls `wait`, repeatedly.
+//! 5. Leases are measured from before the request was sent: a slow answer costs the user time, never safety.
+//!
+//! # Example
+//!
+//! A backend of your own can wrap another one. This one counts the claims that enter:
+//!
+//! ```
+//! # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! # rt.block_on(async {
+//! use std::sync::{Arc, atomic::{AtomicUsize, Ordering}};
+//! use tidelock::{
+//!     Locks, Name,
+//!     backend::{
+//!         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, Namespaced,
+//!         News, Scope, Standing,
+//!     },
+//!     backends::memory::{MemoryBackend, MemoryStore},
+//! };
+//!
+//! #[derive(Debug)]
+//! struct Counted<B> {
+//!     inner: B,
+//!     entered: AtomicUsize,
+//! }
+//!
+//! impl<B: Backend> Backend for Counted<B> {
+//!     fn abilities(&self) -> &Abilities {
+//!         self.inner.abilities()
+//!     }
+//!
+//!     fn client_id(&self) -> ClientId {
+//!         self.inner.client_id()
+//!     }
+//!
+//!     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
+//!         self.entered.fetch_add(1, Ordering::Relaxed);
+//!         self.inner.enter(claim, ask)
+//!     }
+//!
+//!     fn wait(&self) -> Call<News> {
+//!         self.inner.wait()
+//!     }
+//!
+//!     fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>> {
+//!         self.inner.renew(claims)
+//!     }
+//!
+//!     fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left> {
+//!         self.inner.leave(name, id, why)
+//!     }
+//!
+//!     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
+//!         self.inner.look(scope)
+//!     }
+//! }
+//!
+//! let store = MemoryStore::new();
+//! let inner = MemoryBackend::connect(store, ClientId::random());
+//! let counted = Arc::new(Counted { inner, entered: AtomicUsize::new(0) });
+//! let locks = Locks::with_backend(Arc::new(Namespaced::new(counted.clone(), "shop/")?));
+//! locks.mutex("orders/42").lock().await?.release().await?;
+//! assert_eq!(counted.entered.load(Ordering::Relaxed), 1);
+//! # Ok::<(), tidelock::Error>(()) }).unwrap();
+//! ```
+//!
+//! Answers have constructors. This is what a store with one row for each claim makes of a row:
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidelock::backend::{Claim, ClaimView, Grant, LockView, Place, Standing};
+//!
+//! struct Row {
+//!     claim: Claim,
+//!     epoch: Option<u64>,
+//!     ahead: u32,
+//!     age: Duration,
+//!     lapse_in: Duration,
+//! }
+//!
+//! fn standing(row: &Row) -> Standing {
+//!     match row.epoch {
+//!         Some(epoch) => Standing::Held(Grant::new(epoch, row.claim.ttl, 0)),
+//!         None => Standing::Waiting(Place::new(row.ahead, None)),
+//!     }
+//! }
+//!
+//! fn show(row: &Row, view: &mut LockView) {
+//!     let claims = if row.epoch.is_some() { &mut view.holders } else { &mut view.waiters };
+//!     claims.push(ClaimView::new(&row.claim, row.epoch, row.age, row.lapse_in));
+//! }
+//! ```
 //!
 //! # Check yourself
 //!
-//! Feature `testing` has the conformance cases and the comparison with [`line`](crate::line):
-//! see `CONTRIBUTING.md`, "Add a backend".
+//! The feature `testing` has the conformance cases and the comparison with [`line`](crate::model::line): see
+//! `CONTRIBUTING.md`, "Add a backend".
+
+mod abilities;
+mod failure;
+mod namespaced;
+mod views;
 
 use std::{
     fmt,
@@ -50,10 +158,17 @@ use std::{
     time::Duration,
 };
 
-pub use crate::claim::{Capacity, Claim, ClaimId, ClientId, Grant, Share};
-use crate::{name::Name, owner::Owner};
+pub(crate) use self::namespaced::check as check_namespace;
+pub use self::{
+    abilities::{Abilities, TokenGrade},
+    failure::{Cause, Failure, FailureKind},
+    namespaced::Namespaced,
+    views::{ClaimView, LockView},
+};
+pub use crate::model::claim::{Capacity, Claim, ClaimId, ClientId, Grant, Share};
+use crate::model::name::Name;
 
-/// A call under way. It owns all it needs, because it may outlive whoever asked.
+/// A call in progress. It owns all its data, because it may outlive its caller.
 #[must_use = "a call does nothing before it is awaited"]
 pub struct Call<T>(Answer<T>);
 
@@ -63,18 +178,23 @@ enum Answer<T> {
 }
 
 impl<T> Call<T> {
-    /// A call that is answered already, as by a store in this process: costs no allocation.
+    /// Creates a call that is already answered, as by a store in this process. Does not allocate.
     pub fn now(answer: Result<T, Failure>) -> Self {
         Self(Answer::Now(Some(answer)))
     }
 
-    /// A call that will be answered.
+    /// Creates a call that is answered later.
     pub fn later(answer: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
         Self(Answer::Later(Box::pin(answer)))
     }
 
-    /// Polls once without a waker: the answer if it is there, else the call, to be awaited elsewhere.
-    /// What is not there yet is polled within what `enter` enters.
+    /// Returns whether the answer is there already.
+    pub(crate) fn is_answered(&self) -> bool {
+        matches!(self.0, Answer::Now(_))
+    }
+
+    /// Polls once without a waker: returns the answer if it is ready, or else the call, to be awaited
+    /// elsewhere. A call that is not ready is polled within the context that `enter` enters.
     pub(crate) fn poll_once<G>(mut self, enter: impl FnOnce() -> G) -> Result<Result<T, Failure>, Self>
     where
         T: Unpin,
@@ -106,90 +226,116 @@ impl<T> fmt::Debug for Call<T> {
 
 /// A store, connected on behalf of one client.
 pub trait Backend: fmt::Debug + Send + Sync + 'static {
-    /// What this store can do. The same for the life of the connection.
+    /// Returns what this store can do. Constant for the life of the connection.
     fn abilities(&self) -> &Abilities;
 
-    /// What should be mended about the store, one sentence each, for people.
+    /// Returns the client on whose behalf it is connected. Constant, and never used by another connection.
+    ///
+    /// The engine makes the ids of claims from it, and [`wait`](Self::wait) resolves with events of claims
+    /// with this [`ClaimId::client`].
+    fn client_id(&self) -> ClientId;
+
+    /// Returns the problems found in the store, one sentence each, for people.
     fn concerns(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Takes a place in the line of the claim's name, or, for [`Ask::Try`], only if it would hold at once.
+    /// Returns useful facts about the store, one sentence each, for people. They need no correction.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Puts the claim in the line of its name; for [`Ask::Try`], only if it would hold at once.
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered>;
 
-    /// Resolves with the next thing that happened to a claim of this client, unasked.
+    /// Resolves with the next event that the store pushes for a claim of this client.
     ///
-    /// Where a store cannot push, this never resolves and [`Abilities::push`] is `false`.
+    /// If a store cannot push, this never resolves, and [`Abilities::push`] is `false`.
     fn wait(&self) -> Call<News>;
 
-    /// Renews a batch of claims, holders and waiters alike, and says how each stands, in order.
+    /// Renews a batch of claims, holders and waiters alike, and returns their standings in the same order.
     fn renew(&self, claims: &[Arc<Claim>]) -> Call<Vec<Standing>>;
 
-    /// Gives back a hold or a place. A claim that is not there is a success.
-    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()>;
+    /// Removes a claim, whether it holds or waits, and returns whether it was in line.
+    ///
+    /// A claim that is not in line is [`Left::Absent`], not an error: this leave may be a repetition.
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left>;
 
-    /// What is in line, for people.
+    /// Returns who holds and who waits, for people.
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>>;
 }
 
-/// Whether to stay in line.
+/// Whether a claim stays in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ask {
     /// Stay in line until the claim holds.
     Queue,
-    /// Take it if it is free, leave nothing behind if not.
+    /// Acquire the lock if it is free; otherwise leave nothing in line.
     Try,
 }
 
-/// What became of an [`enter`](Backend::enter).
+/// The outcome of an [`enter`](Backend::enter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Entered {
     /// The claim holds.
     Held(Grant),
     /// The claim is in line.
     Waiting(Place),
-    /// A try found the lock taken; nothing is in line.
+    /// A try found the lock held; the claim is not in line.
     Busy,
-    /// The claim can never hold as it is; nothing is in line.
+    /// The claim can never hold as it is, and is not in line.
     Refused(Refusal),
 }
 
 /// A place in line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Place {
     /// How many claims are ahead, holders included.
     pub ahead: u32,
-    /// For the first one that waits: when the first lease ahead of it lapses unless it is renewed.
-    /// Asking again then moves the line on if its holder died.
+    /// For the first waiter: when the first lease ahead of it expires unless it is renewed. Asking again at
+    /// that time moves the line on if the holder died.
     pub lapse_in: Option<Duration>,
+}
+
+impl Place {
+    /// Creates a place behind this many claims.
+    pub fn new(ahead: u32, lapse_in: Option<Duration>) -> Self {
+        Self { ahead, lapse_in }
+    }
 }
 
 /// Why a claim can never hold as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
-    /// Sharing claims in line assume another capacity.
+    /// The sharing claims in line use another capacity.
     Capacity(Capacity),
-    /// The owner holds less than it asks for now, and would wait for itself.
+    /// The owner asks for more than it holds, and would wait for itself.
     Upgrade(Share),
 }
 
-/// How a claim stands.
+/// The standing of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Standing {
     /// It holds.
     Held(Grant),
     /// It waits.
     Waiting(Place),
-    /// It is not in line: lapsed, left, evicted, or forgotten by the store.
+    /// It is not in line: it expired, left, was evicted, or the store lost it.
     Gone,
-    /// Nobody knows, though others of the same batch are known: too few of the servers that vote answered.
+    /// Unknown, although others of the same batch are known: too few of the servers that vote answered.
     Unknown,
 }
 
-/// Something that happened to a claim, unasked.
+/// An event of a claim, pushed by the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct News {
-    /// The line.
+    /// The name of the lock.
     pub name: Name,
     /// The claim.
     pub id: ClaimId,
@@ -197,175 +343,69 @@ pub struct News {
     pub what: What,
 }
 
+impl News {
+    /// Creates an event.
+    pub fn new(name: Name, id: ClaimId, what: What) -> Self {
+        Self { name, id, what }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum What {
     /// It became a holder.
     Granted(Grant),
-    /// Somebody put it out of line, for this reason.
+    /// It was evicted, for this reason.
     Evicted(Arc<str>),
-    /// Something moved: asking how it stands is worth a round trip.
+    /// Something changed: asking for the claim's standing is worth a round trip.
     Ask,
 }
 
 /// Why a claim leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Leave {
-    /// Its client is done with it.
+    /// Its client no longer needs it.
     Done,
-    /// Somebody else puts it out, for a reason that its client is told.
+    /// Another client evicts it, for a reason that its client is told.
     Evicted(Arc<str>),
 }
 
 impl Leave {
-    /// Somebody else puts it out, for this reason.
+    /// Creates the leave of a claim that another client evicts, for this reason.
     pub fn evicted(reason: &str) -> Self {
         Self::Evicted(reason.into())
     }
 }
 
+/// The outcome of a [`leave`](Backend::leave).
+///
+/// The engine treats [`Left::Absent`] from a first leave as a loss: the holder relied on a lock that the
+/// store no longer knew. A backend that repeats a leave on its own must not return `Absent` after the
+/// repetition, because the first delivery may have removed the claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Left {
+    /// The claim was in line and is removed, or an earlier delivery of this leave may have removed it.
+    Removed,
+    /// The claim was not in line: it expired, was evicted, had left before, or the store lost it.
+    Absent,
+}
+
+impl Left {
+    /// Creates the outcome from whether the claim was in line.
+    pub fn from_was_there(was_there: bool) -> Self {
+        if was_there { Self::Removed } else { Self::Absent }
+    }
+}
+
 /// Which locks to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Scope {
-    /// These names; idle ones are left out of the answer.
+    /// These names; unused ones are left out of the answer.
     Names(Vec<Name>),
     /// Every name in use.
     All,
 }
-
-/// A lock as people see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockView {
-    /// Its name.
-    pub name: Name,
-    /// What sharing claims agreed on, if any is in line.
-    pub capacity: Option<Capacity>,
-    /// The epoch of the latest grant.
-    pub epoch: u64,
-    /// Who holds it.
-    pub holders: Vec<ClaimView>,
-    /// Who waits, in order.
-    pub waiters: Vec<ClaimView>,
-}
-
-impl LockView {
-    /// A view, for backends.
-    pub fn new(name: Name, capacity: Option<Capacity>, epoch: u64) -> Self {
-        Self { name, capacity, epoch, holders: Vec::new(), waiters: Vec::new() }
-    }
-}
-
-/// A claim as people see it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClaimView {
-    /// Its identity.
-    pub id: ClaimId,
-    /// How much it asks for.
-    pub share: Share,
-    /// Its explicit owner, if any.
-    pub owner: Option<Owner>,
-    /// Who says it is.
-    pub label: Arc<str>,
-    /// The epoch it holds with, if it holds.
-    pub epoch: Option<u64>,
-    /// For how long it has held, or has waited.
-    pub age: Duration,
-    /// When it lapses unless it is renewed.
-    pub lapse_in: Duration,
-}
-
-impl ClaimView {
-    /// A view, for backends.
-    pub fn new(claim: &Claim, epoch: Option<u64>, age: Duration, lapse_in: Duration) -> Self {
-        Self {
-            id: claim.id,
-            share: claim.share,
-            owner: claim.owner.clone(),
-            label: Arc::clone(&claim.label),
-            epoch,
-            age,
-            lapse_in,
-        }
-    }
-}
-
-/// What a store can do: data, not code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Abilities {
-    /// The store's name in messages.
-    pub store: &'static str,
-    /// What its tokens survive.
-    pub token: TokenGrade,
-    /// Whether it tells a waiter at once, or the engine has to ask.
-    pub push: bool,
-    /// Whether claims are granted in the order in which they came.
-    pub fair: bool,
-    /// Whether a claim of the same owner re-enters from another process.
-    pub reentry: bool,
-    /// Whether it counts permits, or why not.
-    pub permits: Result<(), &'static str>,
-    /// The shortest lease it can keep.
-    pub min_ttl: Duration,
-    /// How many claims one renewal may carry.
-    pub renew_batch: usize,
-}
-
-/// What the growth of tokens rests on, weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TokenGrade {
-    /// The memory of one process.
-    Process,
-    /// The store's data or, where that is lost, its clock: grows unless both go back.
-    TimeAssisted,
-    /// The data of one server that keeps what it confirmed.
-    SingleNode,
-    /// Agreement of a majority.
-    Consensus,
-}
-
-/// Why a call failed, as far as a backend can know.
-#[derive(Clone, Debug)]
-pub struct Failure {
-    /// What may be concluded.
-    pub kind: FailureKind,
-    /// One line without the store's or the lock's name: the engine adds them.
-    pub reason: Arc<str>,
-}
-
-/// What may be concluded from a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureKind {
-    /// The store was not reached: nothing changed.
-    Unreachable,
-    /// The question was sent and no answer came: it may have changed.
-    Unknown,
-    /// The store said no for good: wrong password, no rights, broken set-up. Nothing changed.
-    Denied,
-}
-
-impl Failure {
-    /// The store was not reached: nothing changed.
-    pub fn unreachable(reason: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Unreachable, reason: reason.into() }
-    }
-
-    /// The question was sent and no answer came.
-    pub fn unknown(reason: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Unknown, reason: reason.into() }
-    }
-
-    /// The store said no for good.
-    pub fn denied(reason: impl Into<Arc<str>>) -> Self {
-        Self { kind: FailureKind::Denied, reason: reason.into() }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for Failure {}

@@ -1,9 +1,13 @@
 //! The only place that reads time.
 //!
-//! Leases are measured on a clock that never jumps and runs on while the machine is suspended
-//! (`CLOCK_BOOTTIME` on Linux): a laptop that slept for an hour must find its leases over. The
-//! clock of [`Instant`](std::time::Instant) stops in suspend, and the wall clock jumps.
+//! Leases are measured on a clock that never jumps and keeps running while the machine is suspended
+//! (`CLOCK_BOOTTIME` on Linux): a laptop that slept for an hour must find that its leases have expired. The
+//! clock of [`Instant`](std::time::Instant) stops during suspend, and the wall clock jumps.
 #![allow(clippy::disallowed_methods, reason = "this is the one file that may read clocks")]
+#![cfg_attr(
+    not(feature = "testing"),
+    allow(unreachable_pub, reason = "the module testing exports the clock")
+)]
 
 use std::{
     sync::{
@@ -13,22 +17,22 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A point on a lease clock. Comparable only with moments of the same clock.
+/// A point in time on a lease clock. Comparable only with moments of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The moment this many nanoseconds after the clock's start.
+    /// Creates the moment `nanos` nanoseconds after the clock's start.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// Nanoseconds since the clock's start.
+    /// Returns the nanoseconds since the clock's start.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -50,23 +54,29 @@ impl std::ops::Sub<Duration> for Moment {
     }
 }
 
-/// In 64 bits, which is enough for 584 years and much quicker than 128.
+/// Converts to nanoseconds in 64 bits, which are enough for 584 years and much faster than 128.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
-/// A clock for leases: the machine's, or one that a test drives.
+/// Converts to whole microseconds, the unit of the stores.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A clock for leases: the machine's, or one that a test controls.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
 #[derive(Clone, Debug, Default)]
+#[allow(dead_code, reason = "without the feature testing there is no way to drive a clock")]
 enum Source {
     #[default]
     Machine,
     Driven(Arc<Driven>),
 }
 
-/// The runtime's clock, which tests can pause, with a rate and jumps of its own.
+/// The runtime's clock, which tests can pause, with its own rate and jumps.
 #[derive(Debug)]
 struct Driven {
     start: tokio::time::Instant,
@@ -74,13 +84,40 @@ struct Driven {
     jumped: AtomicI64,
 }
 
+/// Two clocks are equal if they are the same clock.
+impl PartialEq for Clock {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Source::Machine, Source::Machine) => true,
+            (Source::Driven(one), Source::Driven(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Clock {}
+
 impl Clock {
-    /// The machine's clock.
+    /// Returns the machine's clock.
     pub fn machine() -> Self {
         Self(Source::Machine)
     }
 
-    /// A clock that follows tokio's, which tests can pause, `rate_ppm` millionths fast or slow.
+    pub(crate) fn is_machine(&self) -> bool {
+        matches!(self.0, Source::Machine)
+    }
+
+    /// Returns a clock that follows tokio's, which a test can pause and advance.
+    ///
+    /// Must be called within a tokio runtime. Clones are the same clock.
+    #[cfg(feature = "testing")]
+    pub fn tokio() -> Self {
+        Self::driven(0)
+    }
+
+    /// Returns a clock that follows tokio's, fast or slow by `rate_ppm` millionths.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
     pub fn driven(rate_ppm: i64) -> Self {
         Self(Source::Driven(Arc::new(Driven {
             start: tokio::time::Instant::now(),
@@ -89,14 +126,17 @@ impl Clock {
         })))
     }
 
-    /// Lets a driven clock jump ahead, as a machine's does over a suspend.
+    /// Makes a clock of a test jump ahead, as a machine's clock does while the machine is suspended.
+    ///
+    /// Timers of tokio do not see the jump. The machine's clock does not jump.
+    #[cfg(any(test, feature = "testing"))]
     pub fn jump(&self, ahead: Duration) {
         if let Source::Driven(driven) = &self.0 {
             driven.jumped.fetch_add(ahead.as_nanos() as i64, Ordering::SeqCst);
         }
     }
 
-    /// The present moment.
+    /// Returns the current moment.
     pub fn now(&self) -> Moment {
         match &self.0 {
             Source::Machine => boot_time(),
@@ -110,9 +150,11 @@ impl Clock {
         }
     }
 
-    /// Sleeps until a moment, or for a second at most: timers of the runtime stand still while the
-    /// machine is suspended, so a long sleep would wake too late. Callers look at the clock again.
-    pub async fn sleep_towards(&self, until: Moment) {
+    /// Sleeps until `until`, but for one second at most.
+    ///
+    /// The runtime's timers stop while the machine is suspended, so a long sleep would end too late. Callers
+    /// check the clock again.
+    pub(crate) async fn sleep_towards(&self, until: Moment) {
         let longest = match &self.0 {
             Source::Machine => Duration::from_secs(1),
             Source::Driven(_) => Duration::MAX,
@@ -144,8 +186,8 @@ fn boot_time() -> Moment {
     Moment(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
-/// Microseconds of the wall clock, for tokens only: it may jump.
-pub fn wall_micros() -> u64 {
+/// Returns the microseconds of the wall clock, for tokens only: it may jump.
+pub(crate) fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 

@@ -1,25 +1,50 @@
-//! The one error type, and every sentence it says.
+//! The error type of the crate, and all of its messages.
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use self::span::Span;
 use crate::{
-    backend::{Capacity, Failure, FailureKind, LockView, Share},
-    name::Name,
+    backend::{Capacity, Cause, Failure, FailureKind, LockView, Share},
+    model::name::Name,
 };
+
+mod span;
+#[cfg(feature = "stock")]
+mod stock;
 
 /// A `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in one sentence: which lock, where, why, and what to do.
+/// An error, described in one sentence: which lock, on which store, why, and what to do.
 ///
-/// A lock that is taken is not an error: `try_lock` answers `Ok(None)`.
+/// A lock that is held by someone else is not an error: `try_lock` returns `Ok(None)`.
+///
+/// The text says everything that people need, including what the store's driver said. Programs that look for
+/// the driver's own error find it through [`source`](std::error::Error::source).
+///
+/// ```
+/// use std::time::Duration;
+/// use tidelock::LossReason;
+///
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// let locks = tidelock::Locks::connect("memory:").await?;
+/// let guard = locks.mutex("report").lock().await?;
+/// locks.shutdown(Duration::ZERO).await;
+/// let error = guard.release().await.unwrap_err();
+/// assert_eq!(error.loss_reason(), Some(LossReason::Closed));
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     text: String,
     lock: Option<Name>,
+    loss: Option<LossReason>,
+    cause: Option<Cause>,
 }
 
 /// The kinds of [`Error`].
@@ -28,26 +53,32 @@ struct Inner {
 pub enum ErrorKind {
     /// The lock was not acquired within the time that was set.
     TimedOut,
-    /// The lock was held and is not any more.
+    /// The lock was held and no longer is.
     Lost,
-    /// The store does not answer. Asking again later may help.
+    /// The store does not answer. A retry may succeed later.
     Unavailable,
-    /// The store refuses: credentials, rights, or its set-up.
+    /// The store refuses: credentials, permissions, or its configuration.
     Denied,
-    /// Others use the same name with another capacity.
+    /// Other clients use the same name with another capacity.
     CapacityMismatch,
-    /// The owner holds less than it asks for and would wait for itself.
+    /// The owner asks for more than it holds and would wait for itself.
     Upgrade,
-    /// The text cannot be the name of a lock.
+    /// The text is not a valid name for a lock.
     InvalidName,
-    /// A ttl, a number of permits or another option makes no sense.
+    /// A ttl, a number of permits or another option is invalid.
     InvalidOption,
-    /// The URL names no store that this build knows.
+    /// The URL does not name a store that this build knows.
     InvalidUrl,
-    /// The client was shut down, or the sale of a stock is over.
+    /// The client was shut down, its runtime has ended, or the sale of a stock has ended.
     Closed,
+    /// The stock was opened for a sale that has been closed, and the item is in a new sale. Open it again.
+    OtherSale,
+    /// An earlier order with this id asked for another amount.
+    OrderMismatch,
     /// The blocking interface was called from an async task.
     WouldBlock,
+    /// A client was connected outside of a tokio runtime, or on one without timers or I/O.
+    NoRuntime,
 }
 
 /// Why a lock was lost.
@@ -56,84 +87,116 @@ pub enum ErrorKind {
 pub enum LossReason {
     /// No renewal was confirmed before the lease ended.
     Expired,
-    /// The store does not know the claim any more: it lapsed, was evicted, or the store forgot.
+    /// The store no longer knows the claim: it expired, was evicted, or the store lost its data.
     Gone,
-    /// Somebody put it out by force, and the store said so.
+    /// The claim was evicted by force, and the store reported it.
     Evicted,
-    /// It was held for as long as `max_hold` allows.
+    /// The lock was held for as long as `max_hold` allows.
     MaxHold,
-    /// The client was shut down while it was held.
+    /// The client was shut down while the lock was held.
     Closed,
 }
 
 impl Error {
-    /// What kind it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The lock it is about, if it is about one.
+    /// Returns the lock that the error is about, if any.
     pub fn lock(&self) -> Option<&Name> {
         self.0.lock.as_ref()
     }
 
-    /// Whether the same call may succeed later without anything being mended.
+    /// Returns why the lock was lost, if the kind is [`ErrorKind::Lost`].
+    pub fn loss_reason(&self) -> Option<LossReason> {
+        self.0.loss
+    }
+
+    /// Returns whether the same call may succeed later without any change.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind(), ErrorKind::TimedOut | ErrorKind::Unavailable | ErrorKind::Lost)
     }
 
-    /// [`ErrorKind::TimedOut`].
+    /// Returns whether the kind is [`ErrorKind::TimedOut`].
     pub fn is_timed_out(&self) -> bool {
         self.kind() == ErrorKind::TimedOut
     }
 
-    /// [`ErrorKind::Lost`].
+    /// Returns whether the kind is [`ErrorKind::Lost`].
     pub fn is_lost(&self) -> bool {
         self.kind() == ErrorKind::Lost
     }
 
-    /// [`ErrorKind::Unavailable`].
+    /// Returns whether the kind is [`ErrorKind::Unavailable`].
     pub fn is_unavailable(&self) -> bool {
         self.kind() == ErrorKind::Unavailable
     }
 
-    /// [`ErrorKind::Denied`].
+    /// Returns whether the kind is [`ErrorKind::Denied`].
     pub fn is_denied(&self) -> bool {
         self.kind() == ErrorKind::Denied
     }
 
-    /// [`ErrorKind::CapacityMismatch`].
+    /// Returns whether the kind is [`ErrorKind::CapacityMismatch`].
     pub fn is_capacity_mismatch(&self) -> bool {
         self.kind() == ErrorKind::CapacityMismatch
     }
 
-    /// [`ErrorKind::Upgrade`].
+    /// Returns whether the kind is [`ErrorKind::Upgrade`].
     pub fn is_upgrade(&self) -> bool {
         self.kind() == ErrorKind::Upgrade
     }
 
-    /// [`ErrorKind::InvalidName`].
+    /// Returns whether the kind is [`ErrorKind::InvalidName`].
     pub fn is_invalid_name(&self) -> bool {
         self.kind() == ErrorKind::InvalidName
     }
 
-    /// [`ErrorKind::InvalidOption`].
+    /// Returns whether the kind is [`ErrorKind::InvalidOption`].
     pub fn is_invalid_option(&self) -> bool {
         self.kind() == ErrorKind::InvalidOption
     }
 
-    /// [`ErrorKind::InvalidUrl`].
+    /// Returns whether the kind is [`ErrorKind::InvalidUrl`].
     pub fn is_invalid_url(&self) -> bool {
         self.kind() == ErrorKind::InvalidUrl
     }
 
-    /// [`ErrorKind::Closed`].
+    /// Returns whether the kind is [`ErrorKind::Closed`].
     pub fn is_closed(&self) -> bool {
         self.kind() == ErrorKind::Closed
     }
 
+    /// Returns whether the kind is [`ErrorKind::OtherSale`].
+    pub fn is_other_sale(&self) -> bool {
+        self.kind() == ErrorKind::OtherSale
+    }
+
+    /// Returns whether the kind is [`ErrorKind::OrderMismatch`].
+    pub fn is_order_mismatch(&self) -> bool {
+        self.kind() == ErrorKind::OrderMismatch
+    }
+
+    /// Returns whether the kind is [`ErrorKind::WouldBlock`].
+    pub fn is_would_block(&self) -> bool {
+        self.kind() == ErrorKind::WouldBlock
+    }
+
+    /// Returns whether the kind is [`ErrorKind::NoRuntime`].
+    pub fn is_no_runtime(&self) -> bool {
+        self.kind() == ErrorKind::NoRuntime
+    }
+
     fn new(kind: ErrorKind, lock: Option<&Name>, text: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, text: text.into(), lock: lock.cloned() }))
+        Self(Arc::new(Inner { kind, text: text.into(), lock: lock.cloned(), loss: None, cause: None }))
+    }
+
+    fn caused_by(mut self, failure: &Failure) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.cause.clone_from(&failure.cause);
+        }
+        self
     }
 
     pub(crate) fn invalid_name(text: impl Into<String>) -> Self {
@@ -154,6 +217,23 @@ impl Error {
             Some(name),
             format!("cannot acquire lock {name:?}: this client was shut down; connect a new one"),
         )
+    }
+
+    /// Creates the error for a client that outlived its runtime.
+    pub(crate) fn runtime_ended(name: Option<&Name>) -> Self {
+        let wanted = name.map(|name| format!(" for lock {name:?}")).unwrap_or_default();
+        Self::new(
+            ErrorKind::Closed,
+            name,
+            format!(
+                "nothing can be done{wanted}: the runtime this client was connected on has ended; connect a new one"
+            ),
+        )
+    }
+
+    /// Creates the error for a runtime that is missing or unfit.
+    pub(crate) fn no_runtime(why: &str) -> Self {
+        Self::new(ErrorKind::NoRuntime, None, format!("cannot connect: {why}"))
     }
 
     pub(crate) fn not_detached(name: &Name) -> Self {
@@ -185,29 +265,13 @@ impl Error {
             FailureKind::Unknown if name.is_some() => "; whatever it granted is given back or lapses",
             _ => "",
         };
-        Self::new(kind, name, format!("{store} {what}{wanted}: {}{now}", failure.reason))
+        Self::new(kind, name, format!("{store} {what}{wanted}: {}{now}", failure.reason)).caused_by(failure)
     }
 
-    /// A store of stock failed.
-    pub(crate) fn stock(store: &str, item: &Name, failure: &Failure) -> Self {
-        let (kind, what, now) = match failure.kind {
-            FailureKind::Unreachable => (ErrorKind::Unavailable, "is not reachable", ""),
-            FailureKind::Unknown => (
-                ErrorKind::Unavailable,
-                "did not answer",
-                "; ask again with the same order: it is taken once",
-            ),
-            FailureKind::Denied => (ErrorKind::Denied, "refused", ""),
-        };
-        Self::new(kind, None, format!("{store} {what} for stock {item:?}: {}{now}", failure.reason))
-    }
-
-    pub(crate) fn stock_closed(item: &Name) -> Self {
-        Self::new(
-            ErrorKind::Closed,
-            None,
-            format!("the sale of stock {item:?} is over: nothing can be added or changed any more"),
-        )
+    /// Returns the same error, with the time after which the caller gave up.
+    pub(crate) fn after(&self, tried: Duration) -> Self {
+        let text = format!("{}; gave up after {}", self.0.text, Span(tried));
+        Self(Arc::new(Inner { text, ..Inner::clone(&self.0) }))
     }
 
     pub(crate) fn capacity(store: &str, name: &Name, asked: Share, agreed: Capacity) -> Self {
@@ -258,21 +322,35 @@ impl Error {
             LossReason::MaxHold => "it was held for as long as max_hold allows".to_owned(),
             LossReason::Closed => "its client was shut down".to_owned(),
         };
-        Self::lost_because(store, name, &why)
+        Self::lost_because(store, name, reason, &why)
     }
 
-    /// Lost by force, with what whoever did it said.
+    /// Creates the error for a lock that was evicted, with the reason that was given.
     pub(crate) fn evicted(store: &str, name: &Name, reason: &str) -> Self {
         let said = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-        Self::lost_because(store, name, &format!("it was taken away by force{said}"))
+        Self::lost_because(store, name, LossReason::Evicted, &format!("it was taken away by force{said}"))
     }
 
-    fn lost_because(store: &str, name: &Name, why: &str) -> Self {
-        Self::new(
-            ErrorKind::Lost,
-            Some(name),
-            format!("lost lock {name:?} on {store}: {why}; stop work that needs it"),
-        )
+    /// Creates the error for a release that found no claim: the lock did not protect what was done under it.
+    pub(crate) fn lost_before_release(store: &str, name: &Name, evicted_for: Option<&str>) -> Self {
+        let (reason, why) = match evicted_for {
+            Some("") => (LossReason::Evicted, "it was taken away by force".to_owned()),
+            Some(reason) => (LossReason::Evicted, format!("it was taken away by force ({reason})")),
+            None => (LossReason::Gone, "the store did not know the claim any more".to_owned()),
+        };
+        let text = format!(
+            "lost lock {name:?} on {store} before its release: {why}; others may have held it meanwhile, so check what was done under it"
+        );
+        Self::loss(name, reason, text)
+    }
+
+    fn lost_because(store: &str, name: &Name, reason: LossReason, why: &str) -> Self {
+        Self::loss(name, reason, format!("lost lock {name:?} on {store}: {why}; stop work that needs it"))
+    }
+
+    fn loss(name: &Name, reason: LossReason, text: String) -> Self {
+        let (kind, lock) = (ErrorKind::Lost, Some(name.clone()));
+        Self(Arc::new(Inner { kind, text, lock, loss: Some(reason), cause: None }))
     }
 }
 
@@ -288,23 +366,12 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
-
-/// A duration as people say it: `250ms`, `8.0s`, `12m`, `3h`.
-struct Span(Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64();
-        match seconds {
-            s if s < 1.0 => write!(f, "{}ms", self.0.as_millis()),
-            s if s < 60.0 && self.0.subsec_millis() == 0 => write!(f, "{}s", self.0.as_secs()),
-            s if s < 60.0 => write!(f, "{s:.1}s"),
-            s if s < 3_600.0 => {
-                write!(f, "{}m{:02}s", self.0.as_secs() / 60, self.0.as_secs() % 60)
-            }
-            _ => write!(f, "{}h{:02}m", self.0.as_secs() / 3_600, self.0.as_secs() / 60 % 60),
-        }
+impl std::error::Error for Error {
+    /// Returns the error of the store's driver, if there was one.
+    ///
+    /// Its text is already part of this error's text.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.cause.as_deref().map(|cause| cause as _)
     }
 }
 
@@ -327,6 +394,7 @@ mod tests {
             r#"lost lock "orders/42" on redis: no renewal confirmed for 8s of a 10s lease; stop work that needs it"#
         );
         assert!(lost.is_lost() && lost.is_retryable() && lost.lock() == Some(&name));
+        assert_eq!(lost.loss_reason(), Some(LossReason::Expired));
         let late = Error::timed_out("etcd", &name, Duration::from_secs(5), None);
         assert_eq!(late.to_string(), r#"timed out after 5s waiting for lock "orders/42" on etcd"#);
         let denied = Error::failure("redis", None, &Failure::denied("wrong password"));
@@ -334,11 +402,35 @@ mod tests {
     }
 
     #[test]
-    fn spans_read_like_speech() {
-        let text = |ms| Span(Duration::from_millis(ms)).to_string();
-        assert_eq!(
-            [text(250), text(8_000), text(8_049), text(61_000), text(3_660_000)],
-            ["250ms", "8s", "8.0s", "1m01s", "1h01m"]
-        );
+    fn an_error_has_the_error_that_caused_it_and_is_one_pointer() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let failure = Failure::unreachable("nobody is there").caused_by(refused);
+        let error = Error::failure("redis", None, &failure).after(Duration::from_secs(1));
+        let cause =
+            std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+        assert_eq!(cause.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
+        assert_eq!(error.loss_reason(), None);
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn every_loss_says_its_reason_to_programs() {
+        let name = Name::new("a").unwrap();
+        let (ttl, silent) = (Duration::from_secs(10), Duration::from_secs(8));
+        for reason in [
+            LossReason::Expired,
+            LossReason::Gone,
+            LossReason::Evicted,
+            LossReason::MaxHold,
+            LossReason::Closed,
+        ] {
+            assert_eq!(Error::lost("redis", &name, reason, ttl, silent).loss_reason(), Some(reason));
+        }
+        let early =
+            [Error::evicted("redis", &name, ""), Error::lost_before_release("redis", &name, Some(""))];
+        assert!(early.iter().all(|error| error.loss_reason() == Some(LossReason::Evicted)), "{early:?}");
+        let gone = Error::lost_before_release("redis", &name, None);
+        assert_eq!(gone.loss_reason(), Some(LossReason::Gone));
+        assert!(Error::would_block().is_would_block() && Error::would_block().loss_reason().is_none());
     }
 }

@@ -7,11 +7,12 @@
 //! | `tidelock_handed_off_total` | counter | `store` |
 //! | `tidelock_renewed_total` | counter | `store` |
 //! | `tidelock_renewal_failed_total` | counter | `store` |
-//! | `tidelock_lost_total` | counter | `store`, `reason` = `expired`, `gone`, `max_hold`, `closed` |
+//! | `tidelock_lost_total` | counter | `store`, `reason` = `expired`, `gone`, `evicted`, `max_hold`, `closed` |
+//! | `tidelock_store_failed_total` | counter | `store` |
 //! | `tidelock_listening_failed_total` | counter | `store` |
 //!
-//! Spans and events go to `tracing` with the target `tidelock`: losses as errors, failed renewals and
-//! failed listening as warnings, the rest at the level `debug` or `trace`.
+//! Spans and events go to `tracing` with the target `tidelock`: losses as errors; failed renewals, failed
+//! listening and a store that waiting goes on for as warnings, the rest at the level `debug` or `trace`.
 //!
 //! | span | around |
 //! |---|---|
@@ -22,7 +23,12 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::{backend::Failure, error::LossReason, name::Name, token::Token};
+use crate::{
+    backend::Failure,
+    error::{Error, LossReason},
+    model::name::Name,
+    model::token::Token,
+};
 
 const TARGET: &str = "tidelock";
 
@@ -46,6 +52,11 @@ pub(crate) fn waiting(store: &'static str, name: &Name) -> Span {
 /// The work of `run`.
 pub(crate) fn running(name: &Name, token: Token) -> Span {
     tracing::debug_span!(target: TARGET, "run", lock = %name, token = token.get())
+}
+
+/// The work of `run` under several locks.
+pub(crate) fn running_under(locks: usize) -> Span {
+    tracing::debug_span!(target: TARGET, "run", locks)
 }
 
 /// An acquire came to its end: it holds, it does not, or it failed.
@@ -90,6 +101,17 @@ pub(crate) fn lost(store: &'static str, name: &Name, reason: LossReason) {
     };
     count!("tidelock_lost_total", 1, "store" => store, "reason" => reason);
     tracing::error!(target: TARGET, store, lock = %name, reason, "lost");
+}
+
+/// The store does not answer a claim that is to enter its line; it is asked again.
+pub(crate) fn store_failed(store: &'static str, name: &Name, failure: &Failure) {
+    count!("tidelock_store_failed_total", 1, "store" => store);
+    tracing::warn!(target: TARGET, store, lock = %name, %failure, "waiting for the store");
+}
+
+/// The store of a URL cannot be connected; it is tried again.
+pub(crate) fn not_connected(error: &Error) {
+    tracing::warn!(target: TARGET, %error, "waiting for the store");
 }
 
 /// Pushes may have been missed; every claim in line is asked about.

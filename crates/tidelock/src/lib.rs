@@ -1,4 +1,4 @@
-//! Distributed locks with a line, fencing tokens, and a signal when a lock is lost.
+//! Distributed locks with a fair queue, fencing tokens, and a signal when a lock is lost.
 //!
 //! ```
 //! # async fn write_order(token: tidelock::Token) -> Result<(), tidelock::Error> { Ok(()) }
@@ -7,95 +7,104 @@
 //! use tidelock::Locks;
 //!
 //! let locks = Locks::connect("memory:").await?;            // any store by its URL
-//! let guard = locks.mutex("orders/42").lock().await?;      // waits in line, renews by itself
+//! let guard = locks.mutex("orders/42").lock().await?;      // waits in the queue, renews automatically
 //! write_order(guard.token()).await?;                       // fencing token, larger than every earlier one
 //! guard.release().await?;
 //! # Ok::<(), tidelock::Error>(()) }).unwrap();
 //! ```
 //!
-//! [`Mutex`], [`RwLock`] and [`Semaphore`] are one thing underneath: a named line with a capacity.
-//! [`Multi`] takes several names without deadlock. [`blocking`] is the same without async.
+//! The guide is in [`docs`]: choosing a store, options, errors, recipes and more.
 //!
-//! [`stock`] sells what there is little of to very many buyers.
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] are the same thing underneath: a named queue with a capacity.
+//! [`Multi`] locks several names without deadlock. [`blocking`] is the same API without async.
 //!
-//! Who writes a backend reads [`backend`] and [`line`](mod@line).
+//! With the feature `stock`, the module `stock` sells limited inventory to many concurrent buyers without
+//! overselling.
+//!
+//! The events and metrics, with all their fields, are listed in [`docs::observability`].
+//!
+//! With the feature `testing`, the module `testing` has a clock for tests of your own code and a way to take locks
+//! away: see [`docs::testing_your_code`].
+//!
+//! With the feature `serde`, a [`Token`] and a [`Ticket`] are serialized as text, and what [`Locks::look`]
+//! returns in the form that `tidelock ls --json` prints, with times in whole milliseconds.
+//!
+//! To write a backend, start with [`backend`] and [`line`](mod@line).
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `file` | yes | `file:`, locks between the processes of one machine; Unix only |
+//! | `redis` | | `redis:`, also behind Sentinels or as a cluster; `redlock:`, several servers that vote |
+//! | `etcd` | | `etcd:` |
+//! | `zookeeper` | | `zookeeper:` |
+//! | `postgres` | | `postgres:` |
+//! | `mysql` | | `mysql:` and `mariadb:` |
+//! | `stock` | | the module `stock` |
+//! | `metrics` | | counters and histograms through the `metrics` facade |
+//! | `serde` | | `Token`, `Ticket` and the views of locks can be serialized |
+//! | `testing` | | the module `testing`: a clock for tests of your code; conformance cases for authors of backends |
+//!
+//! `memory:` is always there. Each store brings its driver only with its feature, and all TLS is rustls.
+//!
+//! # Supported Rust versions
+//!
+//! The library runs on tokio and needs Rust 1.89 or newer. A newer minimum comes only with a new minor version.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod api;
 pub mod backend;
 pub mod backends;
-pub mod blocking;
-mod claim;
-mod client;
-pub mod clock;
-mod connect;
-#[doc(hidden)]
-pub mod defect;
+mod clock;
+pub mod docs;
 mod engine;
 mod error;
 mod events;
-pub mod fence;
-mod guard;
-mod handle;
-pub mod line;
-mod multi;
-mod mutex;
-mod name;
-mod options;
-mod owner;
-mod rw_lock;
-mod semaphore;
-mod shards;
+mod model;
+#[cfg(feature = "serde")]
+mod serial;
+#[cfg(feature = "stock")]
 pub mod stock;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod ticket;
-#[cfg(any(feature = "postgres", feature = "zookeeper"))]
-mod tls;
-mod token;
-#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only stores with servers have all of it"))]
-mod url;
 
 pub use self::{
-    client::Locks,
+    api::{
+        blocking,
+        builder::Builder,
+        client::Locks,
+        fence,
+        guard::Guard,
+        multi::{Guards, Multi},
+        mutex::Mutex,
+        options::{DEFAULT_TTL, MAX_TTL},
+        rw_lock::RwLock,
+        semaphore::Semaphore,
+        ticket::Ticket,
+    },
+    backends::Target,
     engine::{Holding, LockState},
     error::{Error, ErrorKind, LossReason, Result},
-    guard::Guard,
-    multi::{Guards, Multi},
-    mutex::Mutex,
-    name::{MAX_NAME_BYTES, Name},
-    options::{DEFAULT_TTL, MAX_TTL},
-    owner::{MAX_OWNER_BYTES, Owner},
-    rw_lock::RwLock,
-    semaphore::Semaphore,
-    ticket::Ticket,
-    token::Token,
+    model::{
+        line,
+        name::{MAX_NAME_BYTES, Name},
+        owner::{MAX_OWNER_BYTES, Owner},
+        token::Token,
+    },
 };
 
-/// The documents of the project, so that their examples compile.
+/// Compiles the examples in the project's documents. The guide is in `docs`, the stores' pages are in their folders.
 #[cfg(doctest)]
 mod documents {
-    #[doc = include_str!("../../../README.md")]
+    #[cfg(feature = "stock")]
+    #[doc = include_str!("../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../README.zh-CN.md")]
+    #[cfg(feature = "stock")]
+    #[doc = include_str!("../README.zh-CN.md")]
     struct ReadmeInChinese;
-    #[doc = include_str!("../../../docs/flash-sale.md")]
+    #[cfg(feature = "stock")]
+    #[doc = include_str!("../docs/flash-sale.md")]
     struct FlashSale;
-    #[doc = include_str!("../../../docs/backends/memory.md")]
-    struct Memory;
-    #[doc = include_str!("../../../docs/fencing.md")]
-    struct Fencing;
-    #[cfg(all(unix, feature = "file"))]
-    #[doc = include_str!("../../../docs/backends/file.md")]
-    struct File;
-    #[cfg(feature = "etcd")]
-    #[doc = include_str!("../../../docs/backends/etcd.md")]
-    struct Etcd;
-    #[cfg(feature = "postgres")]
-    #[doc = include_str!("../../../docs/backends/postgres.md")]
-    struct Postgres;
-    #[cfg(feature = "redis")]
-    #[doc = include_str!("../../../docs/backends/redis.md")]
-    struct Redis;
-    #[cfg(feature = "zookeeper")]
-    #[doc = include_str!("../../../docs/backends/zookeeper.md")]
-    struct Zookeeper;
 }

@@ -1,4 +1,4 @@
-//! The public interface: bounds, bad input, the blocking façade.
+//! The public interface: bounds and bad input.
 
 use std::time::Duration;
 
@@ -29,6 +29,14 @@ fn everything_moves_between_threads() {
                 _ = std::future::ready(()) => {}
             }
             guard.release().await
+        });
+    };
+    let _ = |locks: Locks| {
+        future(async move {
+            locks.mutex("x").run(|held| async move { held.token() }).await?;
+            locks.rw_lock("x").run_read(|held| async move { held.token() }).await?;
+            locks.semaphore("x", 2).run(1, |held| async move { held.token() }).await?;
+            locks.multi(["x"]).run(|held| async move { held.len() }).await
         });
     };
 }
@@ -68,7 +76,7 @@ async fn bad_input_gets_a_typed_error_with_one_clear_sentence() {
         locks.semaphore("x", 0).acquire(1).await.unwrap_err(),
         locks.semaphore("x", 3).acquire(0).await.unwrap_err(),
         locks.semaphore("x", 3).acquire(4).await.unwrap_err(),
-        Locks::connect("memory:").await.unwrap().label("").unwrap_err(),
+        Locks::builder("memory:").label("").connect().await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::InvalidOption, "{error}");
         one_sentence(&error);
@@ -97,47 +105,4 @@ async fn clients_of_one_memory_store_exclude_each_other() {
     assert!(alone.mutex("x").try_lock().await.unwrap().is_some());
     held.release().await.unwrap();
     assert!(b.mutex("x").try_lock().await.unwrap().is_some());
-}
-
-#[test]
-fn the_blocking_facade_renews_while_the_caller_computes() {
-    let locks = blocking::Locks::connect("memory:").unwrap();
-    let ttl = Duration::from_millis(200);
-    let guard = locks.mutex("x").ttl(ttl).lock().unwrap();
-    let (tell, hear) = std::sync::mpsc::channel();
-    guard.on_lost(move |why| tell.send(why).unwrap());
-    std::thread::sleep(ttl * 4);
-    assert!(guard.is_held(), "the caller never came back to a runtime, and still it is held");
-    assert!(locks.mutex("x").try_lock().unwrap().is_none());
-    let seen = locks.look(&["x"]).unwrap();
-    locks.evict("x", seen[0].holders[0].id, "").unwrap();
-    assert!(hear.recv_timeout(Duration::from_secs(10)).unwrap().is_lost());
-    assert!(guard.release().unwrap_err().is_lost());
-    let both = locks.lock_all(["x", "y"]).unwrap();
-    assert_eq!(both.tokens().len(), 2);
-    both.release().unwrap();
-    let readers = (locks.rw_lock("z").read().unwrap(), locks.rw_lock("z").try_read().unwrap().unwrap());
-    assert!(locks.rw_lock("z").try_write().unwrap().is_none());
-    drop(readers);
-    let three = locks.semaphore("s", 5).acquire(3).unwrap();
-    assert!(locks.semaphore("s", 5).try_acquire(3).unwrap().is_none());
-    three.release().unwrap();
-    assert_eq!(locks.shutdown(Duration::ZERO).unwrap(), 0);
-}
-
-#[tokio::test]
-async fn the_blocking_facade_refuses_to_stop_an_async_task() {
-    let error = blocking::Locks::connect("memory:").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::WouldBlock);
-    one_sentence(&error);
-}
-
-#[tokio::test]
-async fn the_blocking_facade_works_where_blocking_is_allowed() {
-    let token = tokio::task::spawn_blocking(|| {
-        let guard = blocking::Locks::connect("memory:")?.mutex("x").lock()?;
-        let token = guard.token();
-        guard.release().map(|()| token)
-    });
-    assert!(token.await.unwrap().unwrap().get() > 0);
 }

@@ -20,14 +20,10 @@ async fn a_lost_answer_is_asked_for_again_and_takes_one_place() {
     let store = store(Faults { lost_answer: 500, ..SLOW });
     let a = client(&store, 1);
     for _ in 0..50 {
-        match a.locks.mutex("x").lock().await {
-            Ok(guard) => {
-                let seen = store.left_behind();
-                assert_eq!(seen[0].holders.len() + seen[0].waiters.len(), 1);
-                drop(guard);
-            }
-            Err(error) => assert!(error.is_unavailable(), "{error}"),
-        }
+        let guard = a.locks.mutex("x").lock().await.unwrap();
+        let seen = store.left_behind();
+        assert_eq!(seen[0].holders.len() + seen[0].waiters.len(), 1);
+        drop(guard);
         // Wait until it is given back, answers lost or not.
         while !store.left_behind().is_empty() {
             sleep(Duration::from_millis(5)).await;
@@ -221,17 +217,25 @@ async fn ten_thousand_tasks_wait_in_order_with_one_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_store_is_a_clear_error_and_not_a_hang() {
+async fn a_dead_store_is_a_clear_error_at_once_to_a_try_and_to_fail_fast() {
     let store = store(INSTANT);
     let a = client(&store, 1);
     store.stop();
     let asked = Instant::now();
-    let error = a.locks.mutex("orders/42").lock().await.unwrap_err();
-    assert!(error.is_unavailable() && error.is_retryable());
-    assert_eq!(error.to_string(), r#"faulty is not reachable for lock "orders/42": the store is down"#);
+    let mutex = a.locks.mutex("orders/42");
+    for error in [
+        mutex.try_lock().await.unwrap_err(),
+        mutex.try_lock_for(Duration::ZERO).await.unwrap_err(),
+        mutex.clone().wait(Duration::ZERO).lock().await.unwrap_err(),
+        mutex.clone().fail_fast(true).lock().await.unwrap_err(),
+        mutex.clone().fail_fast(true).wait(TTL).lock().await.unwrap_err(),
+    ] {
+        assert!(error.is_unavailable() && error.is_retryable());
+        assert_eq!(error.to_string(), r#"faulty is not reachable for lock "orders/42": the store is down"#);
+    }
     assert!(asked.elapsed() < Duration::from_secs(1));
     store.start(true);
-    assert!(a.locks.mutex("orders/42").lock().await.is_ok());
+    assert!(mutex.lock().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,3 +132,42 @@ fn an_operator_sees_waiting_losing_and_counting() {
         assert!(seen.has(expected), "{expected} is not in {seen:?}");
     }
 }
+
+#[cfg(feature = "testing")]
+#[test]
+fn an_operator_sees_that_a_dropped_guard_had_lost_its_lock_and_what_is_waited_for() {
+    use tidelock::{
+        backend::ClientId,
+        testing::{
+            Clock,
+            defect::Defects,
+            faulty::{Faults, FaultyStore},
+        },
+    };
+
+    let seen = Seen::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let story = async {
+        let faults = Faults { delay_ms: 1, ..Faults::default() };
+        let store = FaultyStore::new(1, faults, Clock::driven(0), Defects::NONE);
+        let id = ClientId::from_u64(1);
+        let locks = Locks::on_clock(store.connect(id), Clock::driven(0), Defects::NONE);
+        let held = locks.mutex("orders/42").lock().await.unwrap();
+        store.forget("orders/42");
+        drop(held);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        store.stop();
+        assert!(locks.mutex("orders/7").wait(Duration::from_secs(5)).lock().await.is_err());
+    };
+    tracing::subscriber::with_default(seen.clone(), || {
+        metrics::with_local_recorder(&seen, || runtime.unwrap().block_on(story));
+    });
+    for expected in [
+        "ERROR message=lost store=\"faulty\" lock=orders/42 reason=\"gone\"",
+        "tidelock_lost_total{store=faulty,reason=gone} 1",
+        "WARN message=waiting for the store store=\"faulty\" lock=orders/7 failure=the store is down",
+        "tidelock_store_failed_total{store=faulty}",
+    ] {
+        assert!(seen.has(expected), "{expected} is not in {seen:?}");
+    }
+}

@@ -8,18 +8,17 @@ use tidelock::{
     Locks, Name,
     backend::{Ask, Backend, Claim, ClaimId, ClientId, Entered, Leave, Share, Standing},
     backends::memory::{MemoryBackend, MemoryStore},
-    clock::Clock,
-    defect::Defects,
+    testing::{Clock, defect::Defects},
 };
 
 fn store() -> (Clock, Arc<MemoryStore>) {
     let clock = Clock::driven(0);
-    (clock.clone(), MemoryStore::new(clock))
+    (clock.clone(), MemoryStore::on_clock(clock))
 }
 
 fn client(clock: &Clock, store: &Arc<MemoryStore>) -> Locks {
     let id = ClientId::random();
-    Locks::on_clock(Arc::new(MemoryBackend::connect(store.clone(), id)), id, clock.clone(), Defects::NONE)
+    Locks::on_clock(Arc::new(MemoryBackend::connect(store.clone(), id)), clock.clone(), Defects::NONE)
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,17 +78,16 @@ async fn claim_that_waits_rides_when_its_owner_gets_the_lock() {
     let id = ClientId::random();
     let backend = MemoryBackend::connect(store, id);
     let claim = |serial, owner: Option<&str>| {
-        Arc::new(Claim {
-            id: ClaimId::new(id, serial),
-            name: Name::new("a").unwrap(),
-            share: Share::Exclusive,
-            owner: owner.map(|owner| tidelock::Owner::new(owner).unwrap()),
-            ttl: Duration::from_secs(30),
-            label: "x".into(),
-            detached: false,
-            writes: false,
-            auto_renew: true,
-        })
+        Arc::new(
+            Claim::new(
+                ClaimId::new(id, serial),
+                Name::new("a").unwrap(),
+                Share::Exclusive,
+                Duration::from_secs(30),
+            )
+            .owner(owner.map(|owner| tidelock::Owner::new(owner).unwrap()))
+            .label("x"),
+        )
     };
     let (holds, first, second) = (claim(1, None), claim(2, Some("ann")), claim(3, Some("ann")));
     for claim in [&holds, &first, &second] {
@@ -111,17 +109,15 @@ async fn names_whose_claims_lapsed_are_forgotten() {
     let mut serial = 0;
     let mut claim = |name: String| {
         serial += 1;
-        Arc::new(Claim {
-            id: ClaimId::new(id, serial),
-            name: Name::new(&name).unwrap(),
-            share: Share::Exclusive,
-            owner: None,
-            ttl: Duration::from_millis(50),
-            label: "x".into(),
-            detached: false,
-            writes: false,
-            auto_renew: true,
-        })
+        Arc::new(
+            Claim::new(
+                ClaimId::new(id, serial),
+                Name::new(&name).unwrap(),
+                Share::Exclusive,
+                Duration::from_millis(50),
+            )
+            .label("x"),
+        )
     };
     for i in 0..5_000 {
         backend.enter(&claim(format!("dead/{i}")), Ask::Queue).await.unwrap();

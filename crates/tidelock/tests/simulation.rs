@@ -2,9 +2,9 @@
 //! `cargo xtask simulate --seeds 100000` is the long run.
 #![cfg(feature = "testing")]
 
-use tidelock::{
+use tidelock::testing::{
     defect::{Defect, Defects},
-    testing::simulation::{Outcome, run},
+    simulation::{Outcome, run},
 };
 
 #[test]
@@ -64,6 +64,8 @@ catches! {
     catches_a_token_from_a_local_counter: TokenFromCounter,
     catches_a_process_that_never_lets_go: HandOffForEver,
     catches_a_hand_off_of_a_lost_lock: HandOffOfLost,
+    catches_a_release_that_finds_nothing_and_says_nothing: AbsentIgnored,
+    catches_a_waiter_that_gives_up_in_an_outage: PatienceIgnored,
     catches_a_release_without_id: LeaveWithoutId,
     catches_an_enter_that_is_not_idempotent: EnterTwice,
     catches_a_line_that_can_be_overtaken: Overtaking,
@@ -71,4 +73,6 @@ catches! {
     catches_a_restart_without_the_restart_rule: NoRestartRule,
     catches_permits_counted_without_weights: WeightsIgnored,
     catches_readers_that_pass_a_writer: ReadersPassWriters,
+    catches_a_record_that_outlives_its_claim: RecordOutlives,
+    catches_a_restore_without_the_restart_rule: NoRestoreRule,
 }

@@ -2,19 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Engine,
-    lease::{State, call_limit, pause_before_retry},
-    leased::LeasedClaim,
-    local::Phase,
-};
+use super::{Engine, lease::State, leased::LeasedClaim, local::Phase};
 use crate::{
-    backend::{Call, Claim, Failure, Leave, Standing},
+    backend::{Call, Claim, Leave, Left, Standing},
     error::{Error, LossReason, Result},
 };
-
-/// How often a store is asked before it counts as unavailable.
-const TRIES: u32 = 3;
 
 impl Engine {
     /// Forgets about a hold without giving it back.
@@ -39,33 +31,39 @@ impl Engine {
 
     /// Renews a hold that somebody left behind.
     pub(crate) async fn renew_left(&self, claim: &Arc<Claim>) -> Result<()> {
-        let standings = self.ask_about(claim, || self.backend.renew(std::slice::from_ref(claim))).await?;
+        let renew = || self.backend.renew(std::slice::from_ref(claim));
+        let (standings, _) = self.ask_about(claim, renew).await?;
         match standings.first() {
             Some(Standing::Held(_)) => Ok(()),
-            _ => Err(Error::lost(self.store(), &claim.name, LossReason::Gone, claim.ttl, Duration::ZERO)),
+            _ => Err(self.ticket_ended(claim)),
         }
     }
 
     /// Gives a hold back that somebody left behind.
     pub(crate) async fn release_left(&self, claim: &Arc<Claim>) -> Result<()> {
-        // Leaving says nothing about whether there was anything to leave.
-        self.renew_left(claim).await?;
-        self.ask_about(claim, || self.backend.leave(&claim.name, claim.id, Leave::Done)).await
+        let leave = || self.backend.leave(&claim.name, claim.id, Leave::Done);
+        match self.ask_about(claim, leave).await? {
+            (Left::Absent, false) => Err(self.ticket_ended(claim)),
+            // It was there, or a question of ours whose answer was lost removed it.
+            (Left::Removed, _) | (Left::Absent, true) => Ok(()),
+        }
     }
 
-    async fn ask_about<T: Unpin>(&self, claim: &Claim, ask: impl Fn() -> Call<T> + Send + Sync) -> Result<T> {
-        let limit = call_limit(claim.ttl);
-        let mut last = Failure::unknown("not tried");
-        for round in 0..TRIES {
-            if round > 0 {
-                tokio::time::sleep(pause_before_retry(round, claim.ttl)).await;
-            }
-            match tokio::time::timeout(limit, ask()).await {
-                Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(failure)) => last = failure,
-                Err(_) => last = Failure::unknown(format!("no answer within {limit:?}")),
-            }
-        }
-        Err(Error::failure(self.store(), Some(&claim.name), &last))
+    fn ticket_ended(&self, claim: &Claim) -> Error {
+        Error::lost(self.store(), &claim.name, LossReason::Gone, claim.ttl, Duration::ZERO)
+    }
+
+    /// Asks about a hold that this client does not keep, and says whether an earlier question may
+    /// have arrived.
+    async fn ask_about<T: Unpin>(
+        &self,
+        claim: &Claim,
+        ask: impl FnMut() -> Call<T> + Send,
+    ) -> Result<(T, bool)> {
+        let asking = async {
+            let answer = self.ask_three_times(claim.ttl, ask).await;
+            answer.map_err(|failure| Error::failure(self.store(), Some(&claim.name), &failure))
+        };
+        self.while_running(Some(&claim.name), asking).await
     }
 }

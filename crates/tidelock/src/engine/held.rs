@@ -1,6 +1,7 @@
-//! What a task that holds has in its hands: dropping it gives the lock back.
+//! The value that a task holds with a lock: dropping it releases the lock.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -8,21 +9,25 @@ use std::{
     time::Duration,
 };
 
-use super::{Engine, lease::State, leased::LeasedClaim, release::LetGo};
+use super::{
+    Engine,
+    lease::State,
+    leased::LeasedClaim,
+    release::{Gives, LetGo},
+    runtime,
+};
 use crate::{
-    defect::Defect,
+    api::ticket::Ticket,
     error::{Error, LossReason, Result},
-    name::Name,
-    ticket::Ticket,
-    token::Token,
+    model::name::Name,
+    model::token::Token,
 };
 
-/// A hold, or one hand of it where several hold together. Dropping it gives it back.
+/// A hold, or one hand of it if several hold together. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct Held(Holding);
 
 /// One pair of hands on a claim.
-#[derive(Debug)]
 struct Hand {
     engine: Arc<Engine>,
     leased: Arc<LeasedClaim>,
@@ -32,23 +37,19 @@ struct Hand {
 
 /// The hand holds the claim, as far as it depends on the hand.
 const HOLDING: u8 = 0;
-/// The hand let go: the claim may be in other hands now, and its state is not ours any more.
+/// The hand let go: the claim may be in other hands now, and its state is no longer ours.
 const RELEASED: u8 = 1;
 /// The claim was lost before the hand let go.
 const LOST: u8 = 2;
 
 impl Held {
     pub(super) fn new(engine: &Arc<Engine>, leased: Arc<LeasedClaim>, epoch: u64, hand_off: u32) -> Self {
-        let token = if engine.defects.has(Defect::TokenFromCounter) {
-            Token::new(engine.next_serial(), 0)
-        } else {
-            Token::new(epoch, hand_off)
-        };
+        let token = engine.flaws.token(Token::new(epoch, hand_off), || engine.next_serial());
         let engine = Arc::clone(engine);
         Self(Holding(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) })))
     }
 
-    /// Forgets about the hold without giving it back: somebody else has it.
+    /// Forgets the hold without releasing it: another task has it.
     pub(super) fn defuse(self) {
         self.0.0.grip.store(RELEASED, Ordering::Release);
     }
@@ -57,7 +58,7 @@ impl Held {
         &self.0
     }
 
-    /// Leaves it to whoever has its ticket.
+    /// Leaves the lock to the holder of its ticket.
     pub(crate) fn leave_behind(self) -> Result<Ticket> {
         let hand = &self.0.0;
         let Hand { engine, leased, token, .. } = &**hand;
@@ -70,7 +71,7 @@ impl Held {
         left.map(|()| Ticket::new(&leased.claim, *token))
     }
 
-    /// Gives it back and waits until the store or the next task of this process has it.
+    /// Releases it and waits until the store or the next task of this process has it.
     pub(crate) async fn release(self) -> Result<()> {
         let hand = &self.0.0;
         let Hand { engine, leased, .. } = &**hand;
@@ -86,7 +87,10 @@ impl Drop for Held {
     fn drop(&mut self) {
         let hand = &*self.0.0;
         if hand.grip.load(Ordering::Acquire) == HOLDING && matches!(hand.let_go(), LetGo::Leave) {
-            hand.engine.give_back_later(Arc::clone(&hand.leased));
+            let leaving = hand.engine.give_back_later(Arc::clone(&hand.leased), Gives::Hold);
+            if let Some(leaving) = leaving {
+                hand.engine.wait_for_release(leaving);
+            }
         }
     }
 }
@@ -109,11 +113,19 @@ impl Hand {
         if self.is_released() {
             return State::Ended;
         }
-        let state = self.leased.state(self.engine.clock.now());
-        if self.engine.defects.has(Defect::DeadlineIgnored) && state == State::Lost(LossReason::Expired) {
-            return State::Held;
+        self.engine.flaws.seen_state(self.leased.state(self.engine.clock.now()))
+    }
+
+    /// Resolves when the lease has expired by the clock alone, in case no task of the engine runs to say so.
+    async fn expired(&self) -> LossReason {
+        loop {
+            if let State::Lost(reason) = self.state() {
+                return reason;
+            }
+            // Shortly, as timers stop while the machine is suspended.
+            let left = self.valid_for().min(Duration::from_secs(1));
+            runtime::background_sleep(left.max(Duration::from_millis(1))).await;
         }
-        state
     }
 
     fn valid_for(&self) -> Duration {
@@ -124,27 +136,29 @@ impl Hand {
     }
 }
 
-/// What can be known about a lock that is held, by whoever holds it and by the work under it.
-#[derive(Clone, Debug)]
+/// The state of a held lock, for its holder and for the work under it.
+///
+/// It cannot release the lock and does not keep it held; clones show the same lock.
+#[derive(Clone)]
 pub struct Holding(Arc<Hand>);
 
 impl Holding {
-    /// The lock's name.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.0.leased.claim.name
     }
 
-    /// The fencing token: larger than that of every earlier holder.
+    /// Returns the fencing token, which is larger than that of every earlier holder.
     pub fn token(&self) -> Token {
         self.0.token
     }
 
-    /// Whether it is held now. Reads the clock each time.
+    /// Returns whether the lock is held now. Reads the clock on each call.
     pub fn is_held(&self) -> bool {
         matches!(self.state(), LockState::Held | LockState::Uncertain)
     }
 
-    /// How sure that is.
+    /// Returns the state of the lock, including how certain it is.
     pub fn state(&self) -> LockState {
         match self.0.state() {
             State::Held => LockState::Held,
@@ -154,12 +168,12 @@ impl Holding {
         }
     }
 
-    /// For how long it may be relied on if no renewal comes; zero when it is lost.
+    /// Returns how long the lock stays valid if no renewal succeeds; zero when it is lost.
     pub fn valid_for(&self) -> Duration {
         self.0.valid_for()
     }
 
-    /// Resolves with the reason when the lock is lost; never while it is held, nor after it was given back.
+    /// Resolves with the reason when the lock is lost; never while it is held or after it was released.
     ///
     /// ```
     /// # async fn work() {}
@@ -175,7 +189,7 @@ impl Holding {
     /// ```
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future; it may be made again.
+    /// Safe to cancel: you can call it again.
     pub fn lost(&self) -> impl Future<Output = Error> + Send + 'static + use<> {
         let over = self.over();
         async move {
@@ -187,27 +201,52 @@ impl Holding {
         }
     }
 
-    /// Resolves with the reason when the lock is lost, or with nothing when it was given back.
+    /// Resolves with the reason when the lock is lost, or with `None` when it was released.
     pub(crate) fn over(&self) -> impl Future<Output = Option<Error>> + Send + 'static + use<> {
         let hand = Arc::clone(&self.0);
         async move {
             let Hand { engine, leased, .. } = &*hand;
-            let reason = leased.lost(|| hand.is_released(), || engine.clock.now()).await?;
+            let told = leased.lost(|| hand.is_released(), || engine.clock.now());
+            let reason = if engine.tasks.may_stand_still() {
+                tokio::select! {
+                    reason = told => reason?,
+                    reason = hand.expired() => reason,
+                }
+            } else {
+                told.await?
+            };
             Some(engine.loss_of(leased, reason))
         }
     }
 }
 
-/// How sure a holder may be.
+impl Holding {
+    /// Prints what identifies the lock in one line, under the name of the type that the caller sees.
+    pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(kind)
+            .field("name", self.name())
+            .field("token", &format_args!("{}", self.token()))
+            .field("state", &self.state())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Holding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show("Holding", f)
+    }
+}
+
+/// How certain a holder can be that it holds the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockState {
-    /// The store confirmed it, and the lease runs.
+    /// The store confirmed it, and the lease has not expired.
     Held,
-    /// The last renewal was not answered. The lease still runs; it is tried again until its end.
+    /// The last renewal was not answered. The lease has not expired; renewal is retried until it does.
     Uncertain,
-    /// It is over: stop work that needs it.
+    /// The lock is no longer held: stop work that needs it.
     Lost,
-    /// It was given back.
+    /// The lock was released.
     Released,
 }

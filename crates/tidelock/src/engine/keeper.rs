@@ -4,20 +4,19 @@ use std::sync::{Arc, Weak};
 
 use super::{
     Engine,
-    lease::call_limit,
+    backoff::call_limit,
     leased::{LeasedClaim, Look},
     schedule::Schedule,
 };
 use crate::{
     backend::{Failure, Place, Standing},
     clock::{Clock, Moment},
-    defect::Defect,
     error::LossReason,
     events,
 };
 
 /// The keeper's task.
-pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule>, clock: Clock) {
+pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule<LeasedClaim>>, clock: Clock) {
     while schedule.sleep(&clock).await {
         let Some(engine) = engine.upgrade() else {
             return;
@@ -36,7 +35,7 @@ impl Engine {
         for (key, leased) in self.schedule.take_due(now) {
             match leased.look(key, now, &self.schedule) {
                 Look::Renew => renew.push(leased),
-                Look::Lost(_) if self.defects.has(Defect::DeadlineIgnored) => {}
+                Look::Lost(_) if self.flaws.ignore_deadlines() => {}
                 Look::Lost(reason) => self.lost(&leased, reason),
                 Look::Later => {}
             }
@@ -70,7 +69,7 @@ impl Engine {
                 events::renewal_failed(self.store(), batch.len(), &failure);
                 let now = self.clock.now();
                 for leased in &batch {
-                    leased.unanswered(now, &self.schedule);
+                    leased.unanswered(Some(&failure), now, &self.schedule);
                 }
             }
         }
@@ -79,10 +78,10 @@ impl Engine {
     /// The store says how a claim stands, in answer to what was asked at `asked`.
     fn stands(self: &Arc<Self>, leased: &Arc<LeasedClaim>, standing: Standing, asked: Moment) {
         let now = self.clock.now();
-        let asked = if self.defects.has(Defect::LeaseFromReply) { now } else { asked };
+        let asked = self.flaws.lease_start(asked, now);
         let held = leased.grant();
         match (held, standing) {
-            (None, Standing::Held(_)) if self.defects.has(Defect::NoFallback) => {
+            (None, Standing::Held(_)) if self.flaws.rely_on_pushes() => {
                 leased.waits(Place { ahead: 0, lapse_in: None }, None, asked, now, &self.schedule);
             }
             (None, Standing::Waiting(place)) => {
@@ -91,8 +90,11 @@ impl Engine {
             (None, Standing::Held(grant)) => {
                 self.granted(&leased.claim.name, leased.claim.id, grant, Some(asked), now)
             }
-            (None, Standing::Gone) => self.place_lost(leased),
-            (_, Standing::Unknown) => leased.unanswered(now, &self.schedule),
+            (None, Standing::Gone) => self.lost(leased, LossReason::Gone),
+            (_, Standing::Unknown) => {
+                let failure = Failure::unknown("too few servers answered");
+                leased.unanswered(Some(&failure), now, &self.schedule);
+            }
             (Some((held, _)), Standing::Held(grant)) if held.epoch == grant.epoch => {
                 leased.renewed(grant, asked, now, &self.schedule);
             }
@@ -100,8 +102,8 @@ impl Engine {
             (Some((held, since)), Standing::Waiting(_)) if asked <= since => {
                 leased.renewed(held, asked, now, &self.schedule);
             }
-            (Some(_), Standing::Gone) if self.defects.has(Defect::GoneIgnored) => {
-                leased.unanswered(now, &self.schedule);
+            (Some(_), Standing::Gone) if self.flaws.ignore_gone() => {
+                leased.unanswered(None, now, &self.schedule);
             }
             // Another epoch is another grant: somebody else may have held in between.
             (Some(_), _) => self.lost(leased, LossReason::Gone),

@@ -20,6 +20,7 @@
 
 use std::time::Duration;
 
+use super::backoff;
 use crate::{
     clock::{Moment, nanos},
     error::LossReason,
@@ -35,17 +36,6 @@ pub(crate) fn usable(ttl: Duration) -> Duration {
     Duration::from_nanos(ttl.saturating_sub(ttl / DRIFT_DIVISOR + GRANULARITY))
 }
 
-/// How long one call about a claim with this ttl may take: two more tries must fit behind it.
-pub(crate) fn call_limit(ttl: Duration) -> Duration {
-    (ttl / 4).clamp(Duration::from_millis(5), Duration::from_secs(5))
-}
-
-/// How long to wait before a call is tried again for the nth time. A short lease has no time for
-/// long pauses: the tries must fit into it.
-pub(crate) fn pause_before_retry(nth: u32, ttl: Duration) -> Duration {
-    (Duration::from_millis(25) * 4_u32.pow(nth.min(4) - 1)).min(ttl / 16)
-}
-
 /// Where a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -53,7 +43,7 @@ pub(crate) enum State {
     Held,
     /// The last question was not answered; the lease still runs.
     Uncertain,
-    /// It is over, though nobody gave it back.
+    /// It ended, though nobody gave it back.
     Lost(LossReason),
     /// It was given back.
     Ended,
@@ -73,7 +63,7 @@ pub(crate) enum Due {
     Renew,
     /// It is lost: say so.
     Lost(LossReason),
-    /// It is over and everybody knows.
+    /// It ended and everybody knows.
     Over,
 }
 
@@ -187,7 +177,7 @@ impl Lease {
     /// No answer came to what was asked.
     pub(crate) fn unanswered(&mut self, now: Moment) {
         self.asked = None;
-        self.retry = Some(now + (self.ttl / 16).min(Duration::from_secs(1)));
+        self.retry = Some(now + backoff::of_renewal(self.ttl));
         if self.state(now) == State::Held {
             self.state = State::Uncertain;
         }
@@ -224,7 +214,7 @@ impl Lease {
                 let third = nanos(self.ttl) / 3;
                 let late =
                     self.confirmed + Duration::from_nanos(third - third / 10 * u64::from(jitter) / 256);
-                // Whoever wakes for one renewal takes along those that are nearly due.
+                // One that wakes the keeper takes along those that are nearly due.
                 (late - Duration::from_nanos((third / 4).min(2_500_000_000)), late)
             }
         };
@@ -354,16 +344,5 @@ mod tests {
         let mut lease = Lease::new(at(0), TTL, false);
         assert_eq!(lease.due(at(5_000), 0), Due::Nothing { early: at(9_898), late: at(9_898) });
         assert_eq!(lease.due(at(9_898), 0), Due::Lost(LossReason::Expired));
-    }
-
-    #[test]
-    fn three_calls_fit_into_a_lease() {
-        for ms in [50, 100, 1_000, 30_000] {
-            let ttl = Duration::from_millis(ms);
-            assert!(ttl / 3 + call_limit(ttl) * 2 + ttl / 16 < usable(ttl), "{ttl:?}");
-            assert!(
-                call_limit(ttl) * 3 + pause_before_retry(1, ttl) + pause_before_retry(2, ttl) < usable(ttl)
-            );
-        }
     }
 }

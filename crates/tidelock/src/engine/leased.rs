@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use super::{
     lease::{Due, Lease, State},
-    schedule::{Schedule, Spot},
+    schedule::{Schedule, Scheduled, Spot, When},
 };
 use crate::{
-    backend::{Claim, Grant, Place},
+    backend::{Claim, Failure, Grant, Place},
     clock::Moment,
     error::LossReason,
 };
@@ -30,25 +30,29 @@ pub(crate) struct LeasedClaim {
     pub(super) auto_renew: bool,
     cell: Mutex<Cell>,
     /// Its place among the young claims; the schedule's own.
-    pub(super) young_slot: AtomicUsize,
+    young_slot: AtomicUsize,
     /// Told when it is lost or a guard is released, if anybody listens.
     changed: Notify,
     watched: AtomicBool,
 }
 
 #[derive(Debug)]
-pub(super) struct Cell {
-    pub(super) lease: Lease,
+struct Cell {
+    lease: Lease,
     /// The grant, once it is known, and when it became known.
     held: Option<(Grant, Moment)>,
-    /// What whoever evicted it said.
+    /// The reason given for its eviction.
     evicted_for: Option<Arc<str>>,
+    /// Whether it is left by more than the release of its guard, so that either may find it gone.
+    left_twice: bool,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
     /// Something moved before it was known that the claim waits: it is worth asking at once.
     moved: bool,
+    /// Why the store did not answer the last question, and whether it failed several times.
+    trouble: Option<(Failure, bool)>,
     /// Where the keeper has it.
-    pub(super) spot: Spot,
+    spot: Spot,
 }
 
 /// What the keeper finds when it looks at a claim.
@@ -69,8 +73,10 @@ impl LeasedClaim {
                 lease,
                 held: None,
                 evicted_for: None,
+                left_twice: false,
                 ask_at: None,
                 moved: false,
+                trouble: None,
                 spot: Spot::Nowhere,
             }),
             changed: Notify::new(),
@@ -79,7 +85,7 @@ impl LeasedClaim {
         })
     }
 
-    pub(super) fn cell(&self) -> MutexGuard<'_, Cell> {
+    fn cell(&self) -> MutexGuard<'_, Cell> {
         self.cell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,9 +124,40 @@ impl LeasedClaim {
         self.cell().evicted_for = Some(Arc::clone(reason));
     }
 
-    /// What whoever evicted it said, if anything.
+    /// Another leave is about to be sent while the release of its guard is under way.
+    pub(super) fn note_second_leave(&self) {
+        self.cell().left_twice = true;
+    }
+
+    /// Whether the release of its guard may find that a leave of this client was faster.
+    pub(super) fn is_left_twice(&self) -> bool {
+        self.cell().left_twice
+    }
+
+    /// The reason given for its eviction, if it was evicted.
     pub(super) fn evicted_for(&self) -> Option<Arc<str>> {
         self.cell().evicted_for.clone()
+    }
+
+    /// The store did not answer a question; `lasting` if it was asked several times.
+    pub(super) fn note_trouble(&self, failure: &Failure, lasting: bool) {
+        self.cell().trouble = Some((failure.clone(), lasting));
+    }
+
+    /// Why the store did not answer the last question, if it did not.
+    pub(super) fn trouble(&self) -> Option<Failure> {
+        self.cell().trouble.as_ref().map(|(failure, _)| failure.clone())
+    }
+
+    /// The same, if it failed several times.
+    pub(super) fn lasting_trouble(&self) -> Option<Failure> {
+        self.cell().trouble.as_ref().filter(|(_, lasting)| *lasting).map(|(failure, _)| failure.clone())
+    }
+
+    /// It takes the place of another claim, which the store did not answer either.
+    pub(super) fn keep_trouble_of(&self, other: &Self) {
+        let trouble = other.cell().trouble.clone();
+        self.cell().trouble = trouble;
     }
 
     /// Its ttl, and for how long the store has not confirmed it.
@@ -163,14 +200,15 @@ impl LeasedClaim {
         ask_at: Option<Moment>,
         asked: Moment,
         now: Moment,
-        keeper: &Schedule,
+        schedule: &Schedule<Self>,
     ) {
         let mut cell = self.cell();
+        cell.trouble = None;
         cell.lease.confirmed(asked, self.claim.ttl, now);
         let moved = std::mem::take(&mut cell.moved).then_some(now);
         let lapses = place.lapse_in.map(|lapse_in| asked + lapse_in);
         cell.ask_at = [moved, lapses, ask_at].into_iter().flatten().min();
-        keeper.put(self, &mut cell, now);
+        self.reschedule(&mut cell, now, schedule);
     }
 
     /// The claim became a holder. `asked` is missing if nobody asked: the lease then counts from
@@ -181,19 +219,19 @@ impl LeasedClaim {
         grant: Grant,
         asked: Option<Moment>,
         now: Moment,
-        keeper: &Schedule,
+        schedule: &Schedule<Self>,
     ) -> State {
         let mut cell = self.cell();
         match asked {
             Some(asked) => cell.lease.confirmed(asked, grant.ttl, now),
-            // A store may give less to whoever holds than it keeps a place for.
+            // A store may give a holder less time than it keeps a place for.
             None => cell.lease.at_most(grant.ttl),
         }
         let is_fresh = self.auto_renew && cell.lease.silent(now) < cell.lease.ttl() / 8;
         cell.ask_at = (asked.is_none() && !is_fresh).then_some(now);
         cell.lease.renew(self.auto_renew);
         cell.held = Some((grant, now));
-        keeper.put(self, &mut cell, now);
+        self.reschedule(&mut cell, now, schedule);
         cell.lease.state(now)
     }
 
@@ -203,22 +241,28 @@ impl LeasedClaim {
         grant: Grant,
         asked: Moment,
         now: Moment,
-        keeper: &Schedule,
+        schedule: &Schedule<Self>,
     ) -> State {
         let mut cell = self.cell();
         cell.lease.confirmed(asked, grant.ttl, now);
         if let Some((held, _)) = &mut cell.held {
             held.waiting = grant.waiting;
         }
-        keeper.put(self, &mut cell, now);
+        self.reschedule(&mut cell, now, schedule);
         cell.lease.state(now)
     }
 
-    /// No answer came.
-    pub(super) fn unanswered(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+    /// No answer came, for this reason if it is known.
+    pub(super) fn unanswered(
+        self: &Arc<Self>,
+        failure: Option<&Failure>,
+        now: Moment,
+        schedule: &Schedule<Self>,
+    ) {
         let mut cell = self.cell();
+        cell.trouble = failure.map(|failure| (failure.clone(), false));
         cell.lease.unanswered(now);
-        keeper.put(self, &mut cell, now);
+        self.reschedule(&mut cell, now, schedule);
     }
 
     /// Asking will be worth it once it is known that the claim waits.
@@ -227,39 +271,39 @@ impl LeasedClaim {
     }
 
     /// Somebody thinks that asking is worth it.
-    pub(super) fn ask_now(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+    pub(super) fn ask_now(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
         cell.ask_at = Some(now);
-        keeper.put(self, &mut cell, now);
+        self.reschedule(&mut cell, now, schedule);
     }
 
-    /// `max_hold` of whoever holds it now.
-    pub(super) fn limit(self: &Arc<Self>, limit: Option<Moment>, now: Moment, keeper: &Schedule) {
+    /// `max_hold` of its holder now.
+    pub(super) fn limit(self: &Arc<Self>, limit: Option<Moment>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
         if cell.lease.limit(limit) {
-            keeper.put(self, &mut cell, now);
+            self.reschedule(&mut cell, now, schedule);
         }
     }
 
-    /// It is over. Says how it stood before.
-    pub(super) fn end(self: &Arc<Self>, now: Moment, keeper: &Schedule) -> State {
+    /// It has ended. Says how it stood before.
+    pub(super) fn end(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) -> State {
         let mut cell = self.cell();
         let state = cell.lease.state(now);
         cell.lease.end(now);
-        keeper.take(self, &mut cell);
+        schedule.take(self, &mut cell.spot);
         state
     }
 
-    /// It is lost for this reason, unless it was over already. Says for which reason it is lost.
+    /// It is lost for this reason, unless it had ended already. Says for which reason it is lost.
     pub(super) fn lose(
         self: &Arc<Self>,
         reason: LossReason,
         now: Moment,
-        keeper: &Schedule,
+        schedule: &Schedule<Self>,
     ) -> Option<LossReason> {
         let mut cell = self.cell();
         cell.lease.lose(reason, now);
-        keeper.take(self, &mut cell);
+        schedule.take(self, &mut cell.spot);
         match cell.lease.state(now) {
             State::Lost(reason) => Some(reason),
             _ => None,
@@ -267,53 +311,76 @@ impl LeasedClaim {
     }
 
     /// The keeper moves it from the young claims to where its lease says.
-    pub(super) fn grow_up(self: &Arc<Self>, now: Moment, keeper: &Schedule) {
+    pub(super) fn grow_up(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
         if cell.spot == Spot::Young {
             cell.spot = Spot::Taken;
-            keeper.put(self, &mut cell, now);
+            self.reschedule(&mut cell, now, schedule);
         }
     }
 
     /// The keeper's look at a claim that it took out of its schedule under `key`.
-    pub(super) fn look(self: &Arc<Self>, key: Moment, now: Moment, keeper: &Schedule) -> Look {
+    pub(super) fn look(self: &Arc<Self>, key: Moment, now: Moment, schedule: &Schedule<Self>) -> Look {
         let mut cell = self.cell();
         if cell.spot != Spot::At(key) {
             return Look::Later;
         }
         cell.spot = Spot::Taken;
         let asked_for = cell.ask_at.is_some_and(|ask_at| now >= ask_at) && !cell.lease.is_asking();
-        match cell.lease.due(now, self.jitter()) {
+        let due = cell.lease.due(now, self.jitter());
+        match due {
             Due::Lost(reason) => Look::Lost(reason),
             Due::Over => Look::Later,
             Due::Nothing { early, .. } if early > now && !asked_for => {
-                keeper.put(self, &mut cell, now);
+                let when = cell.when(due, now);
+                schedule.put(self, &mut cell.spot, when, now);
                 Look::Later
             }
             Due::Renew | Due::Nothing { .. } => {
                 cell.ask_at = None;
                 cell.lease.asking(now);
-                keeper.put(self, &mut cell, now);
+                self.reschedule(&mut cell, now, schedule);
                 Look::Renew
             }
         }
     }
 
-    /// When the keeper has to look, and from when on it may: nothing if it is over.
-    pub(super) fn due(&self, cell: &mut Cell, now: Moment) -> Option<(Moment, Moment)> {
-        let (early, late) = match cell.lease.due(now, self.jitter()) {
-            Due::Over => return None,
-            Due::Lost(_) | Due::Renew => return Some((now, now)),
-            Due::Nothing { early, late } => (early, late),
-        };
-        match cell.ask_at {
-            Some(ask_at) if !cell.lease.is_asking() => Some((early.min(ask_at), late.min(ask_at))),
-            _ => Some((early, late)),
-        }
+    /// Puts the claim where its lease says.
+    fn reschedule(self: &Arc<Self>, cell: &mut Cell, now: Moment, schedule: &Schedule<Self>) {
+        let due = cell.lease.due(now, self.jitter());
+        let when = cell.when(due, now);
+        schedule.put(self, &mut cell.spot, when, now);
     }
 
     /// Spreads renewals of claims that began together.
     fn jitter(&self) -> u8 {
         (self.claim.id.serial().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+    }
+}
+
+impl Scheduled for LeasedClaim {
+    fn serial(&self) -> u64 {
+        self.claim.id.serial()
+    }
+
+    fn young_slot(&self) -> &AtomicUsize {
+        &self.young_slot
+    }
+}
+
+impl Cell {
+    /// When the keeper has to look at it, given what its lease needs. None if the lease has ended.
+    fn when(&self, due: Due, now: Moment) -> Option<When> {
+        let when = match due {
+            Due::Over => return None,
+            Due::Lost(_) | Due::Renew => return Some(When { early: now, late: now }),
+            Due::Nothing { early, late } => When { early, late },
+        };
+        match self.ask_at {
+            Some(at) if !self.lease.is_asking() => {
+                Some(When { early: when.early.min(at), late: when.late.min(at) })
+            }
+            _ => Some(when),
+        }
     }
 }

@@ -7,12 +7,10 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Engine, leased::LeasedClaim, local::Phase};
+use super::{Engine, backoff, leased::LeasedClaim, local::Phase};
 use crate::{
     backend::{Backend, News, What},
     clock::Moment,
-    defect::Defect,
-    error::LossReason,
     events,
 };
 
@@ -42,8 +40,7 @@ pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop
                 failures += 1;
                 engine.ask_about_all();
                 drop(engine);
-                let pause = Duration::from_millis(10) * 2_u32.pow(failures.min(7));
-                tokio::time::sleep(pause).await;
+                tokio::time::sleep(backoff::of_listening(failures)).await;
             }
         }
     }
@@ -52,15 +49,9 @@ pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop
 impl Engine {
     fn hear(self: &Arc<Self>, news: &News) {
         match &news.what {
-            What::Granted(_)
-                if self.defects.has(Defect::NoFallback) && news.id.serial().is_multiple_of(8) => {}
+            What::Granted(_) if self.flaws.miss_push(news.id) => {}
             What::Granted(grant) => self.granted(&news.name, news.id, *grant, None, self.clock.now()),
-            What::Evicted(reason) => {
-                if let Some(leased) = self.find(news) {
-                    leased.note_eviction(reason);
-                    self.lost(&leased, LossReason::Evicted);
-                }
-            }
+            What::Evicted(reason) => self.evicted(&news.name, news.id, reason),
             What::Ask => {
                 let mut shard = self.table.shard(&news.name);
                 let Some(cohort) = shard.get(&news.name).and_then(|line| line.cohort_with(news.id)) else {
@@ -77,12 +68,6 @@ impl Engine {
         }
     }
 
-    fn find(&self, news: &News) -> Option<Arc<LeasedClaim>> {
-        let mut shard = self.table.shard(&news.name);
-        let cohort = shard.get(&news.name)?.cohort_with(news.id)?;
-        matches!(cohort.phase, Phase::InLine | Phase::Held { .. }).then(|| Arc::clone(&cohort.leased))
-    }
-
     /// Pushes may have been missed: ask how every claim stands, in batches. Those who hold may have been evicted.
     fn ask_about_all(&self) {
         let now = self.clock.now();
@@ -96,7 +81,7 @@ impl Engine {
 
     /// When to ask about a claim in line, in case a push gets lost.
     pub(super) fn fallback(&self, leased: &LeasedClaim, now: Moment) -> Option<Moment> {
-        if self.defects.has(Defect::NoFallback) {
+        if self.flaws.rely_on_pushes() {
             return None;
         }
         let every = if self.backend.abilities().push { WITH_PUSH } else { WITHOUT_PUSH };

@@ -5,8 +5,8 @@
 //! outside starves, a cohort gives the lock back after some hand-offs or some time, and sooner when
 //! others are known to wait. Nobody of the same process who came earlier is passed either.
 //!
-//! This file only keeps the books; [`acquire`](super::acquire) and [`release`](super::release)
-//! turn them into calls. Nothing here waits, and no lock is held over an await.
+//! This file only keeps the books; [`acquire`](super::acquire), [`grant`](super::grant) and
+//! [`release`](super::release) turn them into calls. Nothing here waits, and no lock is held over an await.
 
 use std::{
     collections::VecDeque,
@@ -21,15 +21,15 @@ use crate::{
     backend::{Ask, ClaimId, Grant, Share},
     clock::Moment,
     error::Error,
-    name::Name,
-    shards::{Shard, Shards},
-    token,
+    model::name::Name,
+    model::shards::{Shard, Shards},
+    model::token,
 };
 
 /// What a task that waits is told: a guard, busy (a try), or an error.
 pub(super) type Outcome = Result<Option<Held>, Error>;
 
-/// How far a lock is handed on inside the process: so often, or for so long.
+/// How far a lock is handed on inside the process: up to this often, and for up to this long.
 const ALONE: (u32, Duration) = (token::HAND_OFFS, Duration::from_millis(50));
 const OTHERS_WAIT: (u32, Duration) = (64, Duration::from_millis(5));
 
@@ -164,7 +164,7 @@ pub(super) enum Phase {
     InLine,
     /// It holds, for this many guards.
     Held { guards: u32 },
-    /// It is being given back; whoever comes now waits for that.
+    /// It is being given back; requests that come now wait for that.
     Leaving,
 }
 
@@ -208,6 +208,8 @@ impl Queue {
 pub(super) struct Waiter {
     pub(super) serial: u64,
     pub(super) try_only: bool,
+    /// It does not wait for a store that fails.
+    pub(super) impatient: bool,
     pub(super) max_hold: Option<Duration>,
     pub(super) tell: oneshot::Sender<Outcome>,
 }
@@ -289,14 +291,32 @@ impl Cohort {
         None
     }
 
+    /// Whether its claim is being left, so that what came for it in the meantime has to be left as well.
+    /// Whichever leave arrives second finds nothing, and that is no loss.
+    pub(super) fn is_left_again(&self) -> bool {
+        let leaving = self.phase == Phase::Leaving;
+        if leaving {
+            self.leased.note_second_leave();
+        }
+        leaving
+    }
+
     /// All waiters that only try, in order.
     pub(super) fn take_tries(&mut self) -> VecDeque<Waiter> {
+        self.take(|waiter| waiter.try_only)
+    }
+
+    /// All waiters that do not wait for a store that fails, in order.
+    pub(super) fn take_impatient(&mut self) -> VecDeque<Waiter> {
+        self.take(|waiter| waiter.impatient)
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Waiter) -> bool) -> VecDeque<Waiter> {
         let queue = self.queue();
         queue.sweep();
-        let (tries, others) =
-            std::mem::take(&mut queue.waiters).into_iter().partition(|waiter| waiter.try_only);
+        let (taken, others) = std::mem::take(&mut queue.waiters).into_iter().partition(wanted);
         queue.waiters = others;
-        tries
+        taken
     }
 
     fn waiters(&self) -> impl Iterator<Item = &Waiter> {
@@ -313,16 +333,22 @@ impl Cohort {
         if self.waiters().all(|waiter| waiter.try_only) { Ask::Try } else { Ask::Queue }
     }
 
-    /// The claim is in hands now: for the nth time, for at most so long.
-    pub(super) fn take_up(&mut self, nth: u32, max_hold: Option<Duration>, now: Moment, keeper: &Schedule) {
+    /// The claim is in hands now: for the nth time, for up to `max_hold`.
+    pub(super) fn take_up(
+        &mut self,
+        nth: u32,
+        max_hold: Option<Duration>,
+        now: Moment,
+        schedule: &Schedule<LeasedClaim>,
+    ) {
         // A claim that was in nobody's hands has no limit to be lifted.
         if max_hold.is_some() || self.hand_off.is_some() {
-            self.leased.limit(max_hold.map(|limit| now + limit), now, keeper);
+            self.leased.limit(max_hold.map(|limit| now + limit), now, schedule);
         }
         self.hand_off = Some(nth);
     }
 
-    /// The number of the next hand-off. Whoever re-enters has the same token as before.
+    /// The number of the next hand-off. An owner that re-enters has the same token as before.
     pub(super) fn next_number(&self) -> u32 {
         match self.hand_off {
             None => 0,

@@ -2,61 +2,76 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | [`acquire`] | how a request becomes a claim, and what its answers mean |
+//! | [`request`] | what a caller asks the engine for |
+//! | [`acquire`] | how a request becomes a claim, and its first question |
+//! | [`waiting`] | how a caller waits, times out and goes away |
+//! | [`answer`] | what the store's answer to that question means |
+//! | [`retry`] | asking again: how often, for how long, with which id |
+//! | [`backoff`] | how long to pause before that: pure |
+//! | [`grant`] | the one way to become a holder |
+//! | [`held`] | what a holder has in its hands |
+//! | [`release`] | giving back: to the next task of this process, or to the store |
+//! | [`loss`] | the ways to stop being a holder without giving back |
 //! | [`local`] | who of this process is next, and for how long it keeps a lock to itself |
 //! | [`lease`] | until when a claim may be relied on: pure, with its table |
 //! | [`leased`] | one claim and its lease, shared by those who need it |
-//! | [`keeper`] | when claims are renewed, and that they are lost |
+//! | [`keeper`] | when claims are renewed, and what the answers mean |
 //! | [`schedule`] | which claim the keeper looks at when |
 //! | [`listen`] | what a push means, and what happens when one is missed |
-//! | [`release`] | giving back: hand-off, leave, orphans |
 //! | [`detach`] | holds that outlive their process |
+//! | [`shutdown`] | how a client ends |
+//! | [`ends`] | how a program ends, and how a runtime does |
+//! | [`runtime`] | what a runtime must have, and a runtime of our own |
 //! | [`tasks`] | the only place that spawns |
+//! | [`flaws`] | mistakes made on purpose, for tests of the tests |
 //!
 //! Order of locks: shard of the local table, then the cell of a claim, then the keeper's schedule.
 //! None of them is held over an await, and no guard is dropped under one.
 
 mod acquire;
+mod answer;
+pub(crate) mod backoff;
 mod detach;
+mod ends;
+mod flaws;
+mod grant;
 mod held;
 mod keeper;
 mod lease;
 mod leased;
 mod listen;
 mod local;
+mod loss;
 mod release;
 mod request;
+mod retry;
+pub(crate) mod runtime;
 mod schedule;
+mod shutdown;
 mod tasks;
+mod waiting;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::held::{Holding, LockState};
 pub(crate) use self::{
+    ends::Client,
+    flaws::Flaws,
     held::Held,
     lease::usable,
     request::{Patience, Request},
 };
-use self::{
-    local::{Phase, Table},
-    schedule::Schedule,
-    tasks::Tasks,
-};
+use self::{ends::RuntimeEnd, leased::LeasedClaim, local::Table, schedule::Schedule, tasks::Tasks};
 use crate::{
-    backend::{Backend, ClaimId, ClientId, Leave, LockView, Scope},
+    backend::{Backend, ClaimId, ClientId, Leave, Left, LockView, Scope},
     clock::Clock,
-    defect::Defects,
-    error::{Error, LossReason, Result},
-    events,
-    name::Name,
+    error::{Error, Result},
+    model::name::Name,
 };
 
 /// The engine of one client.
@@ -65,12 +80,18 @@ pub(crate) struct Engine {
     backend: Arc<dyn Backend>,
     client: ClientId,
     clock: Clock,
-    defects: Defects,
+    flaws: Flaws,
     table: Table,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Schedule<LeasedClaim>>,
     tasks: Tasks,
     serial: AtomicU64,
     closed: AtomicBool,
+    /// Ends pauses between questions when the client is shut down.
+    closing: CancellationToken,
+    /// The runtime of the client has ended.
+    ended: CancellationToken,
+    /// No handle is left; guards may be.
+    unused: AtomicBool,
     _stop: DropGuard,
 }
 
@@ -80,24 +101,31 @@ impl Engine {
         backend: Arc<dyn Backend>,
         client: ClientId,
         clock: Clock,
-        defects: Defects,
+        flaws: Flaws,
     ) -> Arc<Self> {
         let stop = CancellationToken::new();
         let engine = Arc::new(Self {
             backend,
             client,
             clock,
-            defects,
+            flaws,
             table: Table::new(),
-            schedule: Arc::new(Schedule::default()),
+            schedule: Arc::new(Schedule::new()),
             tasks: Tasks::here(),
             serial: AtomicU64::new(1),
             closed: AtomicBool::new(false),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            unused: AtomicBool::new(false),
             _stop: stop.clone().drop_guard(),
         });
         let keeper =
             keeper::keep(Arc::downgrade(&engine), Arc::clone(&engine.schedule), engine.clock.clone());
-        engine.tasks.spawn_forever(keeper);
+        let end = RuntimeEnd(Arc::downgrade(&engine));
+        engine.tasks.spawn_forever(async move {
+            let _end = end;
+            keeper.await;
+        });
         let listener = listen::listen(Arc::downgrade(&engine), Arc::clone(&engine.backend), stop);
         engine.tasks.spawn_forever(listener);
         engine
@@ -129,68 +157,20 @@ impl Engine {
 
     /// What is in line.
     pub(crate) async fn look(&self, scope: &Scope) -> Result<Vec<LockView>> {
-        self.backend.look(scope).await.map_err(|failure| Error::failure(self.store(), None, &failure))
+        let looking = async {
+            let seen = self.backend.look(scope).await;
+            seen.map_err(|failure| Error::failure(self.store(), None, &failure))
+        };
+        self.while_running(None, looking).await
     }
 
-    /// Puts a claim of anybody out of line; its client is told.
-    pub(crate) async fn evict(&self, name: &Name, id: ClaimId, reason: Arc<str>) -> Result<()> {
-        let call = self.backend.leave(name, id, Leave::Evicted(reason));
-        call.await.map_err(|failure| Error::failure(self.store(), Some(name), &failure))
-    }
-
-    /// Takes nothing new, gives back what waits, waits for guards and calls, and gives back by
-    /// force what is still held when the time is over. Says how many guards were cut off.
-    pub(crate) async fn shutdown(self: &Arc<Self>, grace: Duration) -> usize {
-        self.closed.store(true, Ordering::SeqCst);
-        let deadline = self.clock.now() + grace;
-        self.end_waiting();
-        while !self.held_claims().is_empty() && self.clock.now() < deadline {
-            tokio::time::sleep(Duration::from_millis(5).min(deadline.since(self.clock.now()))).await;
-        }
-        let cut_off = self.cut_off();
-        let rest = deadline.since(self.clock.now()).max(Duration::from_secs(1));
-        if !self.tasks.drain(rest).await {
-            events::shutdown_incomplete(self.store());
-        }
-        cut_off
-    }
-
-    /// Whoever waits hears that it is over.
-    fn end_waiting(self: &Arc<Self>) {
-        for (leased, phase) in self.table.claims() {
-            let error = Error::closed(&leased.claim.name);
-            match phase {
-                // Its answer finds no cohort and is given back.
-                Phase::Asking(_) | Phase::Leaving => self.fail_cohort(&leased, &error),
-                Phase::InLine => {
-                    self.fail_cohort(&leased, &error);
-                    self.give_back_later(leased);
-                }
-                Phase::Held { .. } => self.fail_waiters(&leased, &error),
-            }
-        }
-    }
-
-    fn fail_waiters(&self, leased: &leased::LeasedClaim, error: &Error) {
-        let mut shard = self.table.shard(&leased.claim.name);
-        if let Some(cohort) = shard.get(&leased.claim.name).and_then(|line| line.cohort_of(leased)) {
-            while let Some(waiter) = cohort.pop() {
-                let _ = waiter.tell.send(Err(error.clone()));
-            }
-        }
-    }
-
-    fn held_claims(&self) -> Vec<Arc<leased::LeasedClaim>> {
-        let claims = self.table.claims().into_iter();
-        claims.filter(|(_, phase)| matches!(phase, Phase::Held { .. })).map(|(leased, _)| leased).collect()
-    }
-
-    fn cut_off(self: &Arc<Self>) -> usize {
-        let held = self.held_claims();
-        for leased in &held {
-            self.lost(leased, LossReason::Closed);
-        }
-        held.len()
+    /// Puts a claim of anybody out of line; its client is told. Says whether it was in line.
+    pub(crate) async fn evict(&self, name: &Name, id: ClaimId, reason: Arc<str>) -> Result<bool> {
+        let evicting = async {
+            let left = self.backend.leave(name, id, Leave::Evicted(reason)).await;
+            left.map_err(|failure| Error::failure(self.store(), Some(name), &failure))
+        };
+        Ok(self.while_running(Some(name), evicting).await? == Left::Removed)
     }
 }
 

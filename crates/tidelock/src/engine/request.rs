@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{backend::Share, name::Name, owner::Owner};
+use crate::{backend::Share, model::name::Name, model::owner::Owner};
 
 /// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) label: &'a Arc<str>,
     pub(crate) detached: bool,
+    /// Whether a store that fails is an error at once.
+    pub(crate) fail_fast: bool,
     /// Whether it was asked for as a write lock.
     pub(crate) writes: bool,
     /// Whether the store lets an owner re-enter with another claim.

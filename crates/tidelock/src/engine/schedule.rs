@@ -1,17 +1,19 @@
-//! When which claim has to be looked at.
+//! When which claim has to be looked at. What is due is the claim's business: it is told here.
 //!
 //! Most locks are held for a moment only. So a claim is *young* at first: in a plain list, put there
 //! and taken out in constant time. The few that live on are moved into the order by time.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::sync::Notify;
 
-use super::leased::{Cell, LeasedClaim};
 use crate::clock::{Clock, Moment};
 
 /// How far ahead the keeper looks for claims that may ride along in a batch.
@@ -20,10 +22,28 @@ const LOOK_AHEAD: Duration = Duration::from_millis(2_500);
 /// How long claims may be young.
 const YOUTH: Duration = Duration::from_millis(250);
 
+/// What the schedule has to know of a claim.
+pub(super) trait Scheduled: Send + Sync {
+    /// Tells two apart that have to be looked at in the same moment.
+    fn serial(&self) -> u64;
+
+    /// Its place among the young claims; only the schedule changes it.
+    fn young_slot(&self) -> &AtomicUsize;
+}
+
+/// When a claim has to be looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    /// From when on it may ride along with others.
+    pub(super) early: Moment,
+    /// The latest moment.
+    pub(super) late: Moment,
+}
+
 /// Where a claim is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Spot {
-    /// It was never scheduled, or is over.
+    /// It was never scheduled, or has ended.
     #[default]
     Nowhere,
     /// In the list of young claims.
@@ -35,42 +55,42 @@ pub(super) enum Spot {
 }
 
 /// The claims of a client. Each is in it at most once.
-#[derive(Debug, Default)]
-pub(super) struct Schedule {
-    inner: Mutex<Inner>,
+#[derive(Debug)]
+pub(super) struct Schedule<T> {
+    inner: Mutex<Inner<T>>,
     wake: Notify,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    young: Vec<Arc<LeasedClaim>>,
+#[derive(Debug)]
+struct Inner<T> {
+    young: Vec<Arc<T>>,
     /// When those that are still young then are moved.
     young_until: Option<Moment>,
     /// By the latest moment, then by serial number.
-    ordered: BTreeMap<(Moment, u64), Entry>,
-    /// Until when the keeper sleeps; whoever comes earlier wakes it.
+    ordered: BTreeMap<(Moment, u64), Entry<T>>,
+    /// Until when the keeper sleeps; a claim that is due earlier wakes it.
     sleeps_until: Option<Moment>,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<T> {
     early: Moment,
-    leased: Arc<LeasedClaim>,
+    leased: Arc<T>,
 }
 
-impl Inner {
-    fn remove(&mut self, leased: &Arc<LeasedClaim>, spot: Spot) {
+impl<T: Scheduled> Inner<T> {
+    fn remove(&mut self, leased: &Arc<T>, spot: Spot) {
         match spot {
             Spot::Nowhere | Spot::Taken => {}
-            Spot::At(moment) => drop(self.ordered.remove(&(moment, leased.claim.id.serial()))),
+            Spot::At(moment) => drop(self.ordered.remove(&(moment, leased.serial()))),
             Spot::Young => {
-                let slot = leased.young_slot.load(Ordering::Relaxed);
+                let slot = leased.young_slot().load(Ordering::Relaxed);
                 // The list may have been taken away to be moved just now.
                 if self.young.get(slot).is_some_and(|there| Arc::ptr_eq(there, leased)) {
                     self.young.swap_remove(slot);
                     if let Some(moved) = self.young.get(slot) {
-                        moved.young_slot.store(slot, Ordering::Relaxed);
+                        moved.young_slot().store(slot, Ordering::Relaxed);
                     }
                 }
             }
@@ -78,44 +98,47 @@ impl Inner {
     }
 
     /// Adds a claim, and says when the keeper has to wake for it.
-    fn add(
-        &mut self,
-        leased: &Arc<LeasedClaim>,
-        spot: &mut Spot,
-        early: Moment,
-        late: Moment,
-        now: Moment,
-    ) -> Moment {
+    fn add(&mut self, leased: &Arc<T>, spot: &mut Spot, when: When, now: Moment) -> Moment {
+        let When { early, late } = when;
         let grown_up = now + YOUTH;
         if *spot == Spot::Nowhere && late > grown_up {
             *spot = Spot::Young;
-            leased.young_slot.store(self.young.len(), Ordering::Relaxed);
+            leased.young_slot().store(self.young.len(), Ordering::Relaxed);
             self.young.push(Arc::clone(leased));
             *self.young_until.get_or_insert(grown_up)
         } else {
             *spot = Spot::At(late);
-            self.ordered
-                .insert((late, leased.claim.id.serial()), Entry { early, leased: Arc::clone(leased) });
+            self.ordered.insert((late, leased.serial()), Entry { early, leased: Arc::clone(leased) });
             late
         }
     }
 }
 
-impl Schedule {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+impl<T: Scheduled> Schedule<T> {
+    pub(super) fn new() -> Self {
+        let inner = Inner {
+            young: Vec::new(),
+            young_until: None,
+            ordered: BTreeMap::new(),
+            sleeps_until: None,
+            closed: false,
+        };
+        Self { inner: Mutex::new(inner), wake: Notify::new() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a claim where its lease says, taking it from where it was.
-    pub(super) fn put(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell, now: Moment) {
-        let due = leased.due(cell, now);
+    /// Puts a claim where it is due, taking it from where it was.
+    pub(super) fn put(&self, leased: &Arc<T>, spot: &mut Spot, when: Option<When>, now: Moment) {
         let mut inner = self.inner();
-        inner.remove(leased, cell.spot);
-        let Some((early, late)) = due else {
-            cell.spot = Spot::Nowhere;
+        inner.remove(leased, *spot);
+        let Some(when) = when else {
+            *spot = Spot::Nowhere;
             return;
         };
-        let wake = inner.add(leased, &mut cell.spot, early, late, now);
+        let wake = inner.add(leased, spot, when, now);
         if inner.sleeps_until.is_none_or(|until| wake < until) {
             inner.sleeps_until = Some(wake);
             drop(inner);
@@ -124,15 +147,15 @@ impl Schedule {
     }
 
     /// Takes a claim out.
-    pub(super) fn take(&self, leased: &Arc<LeasedClaim>, cell: &mut Cell) {
-        if cell.spot != Spot::Nowhere {
-            self.inner().remove(leased, cell.spot);
-            cell.spot = Spot::Nowhere;
+    pub(super) fn take(&self, leased: &Arc<T>, spot: &mut Spot) {
+        if *spot != Spot::Nowhere {
+            self.inner().remove(leased, *spot);
+            *spot = Spot::Nowhere;
         }
     }
 
-    /// The young claims, if it is time to move them. Each is then put where its lease says.
-    pub(super) fn take_grown_up(&self, now: Moment) -> Vec<Arc<LeasedClaim>> {
+    /// The young claims, if it is time to move them. Each is then put where it is due.
+    pub(super) fn take_grown_up(&self, now: Moment) -> Vec<Arc<T>> {
         let mut inner = self.inner();
         if inner.young_until.is_none_or(|until| until > now) {
             return Vec::new();
@@ -142,7 +165,7 @@ impl Schedule {
     }
 
     /// All claims that have to be looked at now, and those that may ride along.
-    pub(super) fn take_due(&self, now: Moment) -> Vec<(Moment, Arc<LeasedClaim>)> {
+    pub(super) fn take_due(&self, now: Moment) -> Vec<(Moment, Arc<T>)> {
         let mut inner = self.inner();
         if inner.ordered.first_key_value().is_none_or(|(key, _)| key.0 > now) {
             return Vec::new();

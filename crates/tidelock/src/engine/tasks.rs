@@ -1,9 +1,11 @@
 //! The only place that spawns.
 
-use std::time::Duration;
+use std::{sync::mpsc, time::Duration};
 
 use tokio::runtime::{EnterGuard, Handle};
 use tokio_util::task::TaskTracker;
+
+use super::runtime;
 
 /// The tasks of one engine: calls under way that must come to their end.
 #[derive(Debug)]
@@ -21,6 +23,18 @@ impl Tasks {
     /// For a poll that happens wherever the caller is: within our runtime, whose timers and sockets it needs.
     pub(super) fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
+    }
+
+    /// Whether [`enter`](Self::enter) works: not in the last moments of a thread.
+    pub(super) fn can_enter(&self) -> bool {
+        !matches!(Handle::try_current(), Err(error) if error.is_thread_local_destroyed())
+    }
+
+    /// Whether the runtime may stand still while the current task goes on: it needs a thread of somebody else, who may
+    /// have stopped to give it one.
+    pub(super) fn may_stand_still(&self) -> bool {
+        !runtime::runs_by_itself(&self.runtime)
+            && Handle::try_current().map_or(true, |here| here.id() != self.runtime.id())
     }
 
     /// Runs a call to its end. Works from any thread; if the runtime is gone nothing happens, and
@@ -41,5 +55,36 @@ impl Tasks {
         let drained = tokio::time::timeout(at_most, self.calls.wait()).await.is_ok();
         self.calls.reopen();
         drained
+    }
+
+    /// Waits on this thread until no call is under way, at most this long, if the thread may stand still.
+    pub(super) fn drain_here(&self, at_most: Duration) {
+        if !self.calls.is_empty() && runtime::runs_by_itself(&self.runtime) && runtime::may_block() {
+            let calls = self.calls.clone();
+            self.wait_here(at_most, async move {
+                calls.close();
+                calls.wait().await;
+            });
+        }
+    }
+
+    /// Waits on this thread until a call of a blocking client is done, at most this long, unless it is an async task.
+    pub(super) fn block_for(&self, at_most: Duration, call: impl Future + Send + 'static) {
+        let may_block =
+            || runtime::may_block() || tokio::task::try_id().is_some() && !runtime::is_async_task();
+        if runtime::is_background(&self.runtime) && may_block() {
+            self.wait_here(at_most, async move { drop(call.await) });
+        }
+    }
+
+    fn wait_here(&self, at_most: Duration, done: impl Future<Output = ()> + Send + 'static) {
+        let (tell, hear) = mpsc::channel();
+        self.spawn_forever(async move {
+            done.await;
+            // Nobody listens if it took too long.
+            let _ = tell.send(());
+        });
+        // If the runtime has ended, nobody tells and this ends at once.
+        let _ = hear.recv_timeout(at_most);
     }
 }

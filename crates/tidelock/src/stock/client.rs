@@ -1,35 +1,34 @@
-//! Connecting to stores, and opening the stock of an item.
+//! Connecting to stores, and asking them about the stock of an item.
 
 use std::{
-    collections::HashSet,
     fmt,
-    future::IntoFuture,
-    pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use super::{
+    bounds::Unanswered,
+    opening::Opening,
     plan::{Plan, Stage},
-    store::{Answer, CLOSED, OrderId, SegmentId, Step, StockStore, TransferId},
+    store::{Answer, CLOSED, SegmentId, Step, StockStore, TransferId},
 };
 use crate::{
     backend::{Failure, FailureKind},
-    claim::random_u64,
+    backends::{registry, shared::mutex::lock},
     clock::{Clock, Moment},
-    connect,
+    engine::runtime,
     error::{Error, Result},
-    name::Name,
+    model::name::Name,
 };
 
 /// The most that there can be of an item: scripts count exactly up to a little more than that.
-const MOST: u64 = 1_000_000_000_000;
+pub(super) const MOST: u64 = 1_000_000_000_000;
 const MOST_SEGMENTS: u32 = 1_024;
 /// Segments of an item when nothing is said.
-const SEGMENTS: u32 = 8;
+pub(super) const SEGMENTS: u32 = 8;
 /// How long a step may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The pauses before a step is tried again.
@@ -37,29 +36,30 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 /// For how long a segment that was found empty is believed to be.
 const EMPTY_FOR: Duration = Duration::from_millis(100);
 
-/// A connection to one store or several that keep stock.
+/// A connection to one or more stores that keep stock.
 #[derive(Clone, Debug)]
 pub struct Stocks {
-    places: Arc<[Arc<dyn StockStore>]>,
+    pub(super) places: Arc<[Arc<dyn StockStore>]>,
 }
 
 impl Stocks {
-    /// Connects to the store that a URL names. Must be called within a tokio runtime.
+    /// Connects to the store that the URL names. Must be called within a tokio runtime.
     ///
     /// | URL | where the stock is |
     /// |---|---|
-    /// | `file:`, `file:/path`, a path | files of this machine, for all processes of this user (feature `file`) |
+    /// | `file:`, `file:/path`, a path | this machine, for all processes of this user (feature `file`) |
     /// | `memory:`, `memory:NAME` | this process |
     /// | `mysql://HOST/DATABASE` | rows of MySQL or MariaDB (feature `mysql`) |
     /// | `postgres://HOST` | rows of PostgreSQL (feature `postgres`) |
-    /// | `redis://HOST` and the like | Redis; in a cluster each segment has a slot of its own (feature `redis`) |
+    /// | `redis://HOST` and the like | Redis; in a cluster, each segment has its own slot (feature `redis`) |
     ///
     /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl) when no store of this build has that scheme or keeps stock;
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) and [`Denied`](crate::ErrorKind::Denied) by the store.
+    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl) when no store of this build has that scheme, or the store
+    /// does not keep stock; [`Unavailable`](crate::ErrorKind::Unavailable) and
+    /// [`Denied`](crate::ErrorKind::Denied) from the store.
     ///
     /// # Cancel safety
-    /// A connection that is not finished is dropped.
+    /// Dropping the future drops an unfinished connection.
     ///
     /// ```
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -72,14 +72,16 @@ impl Stocks {
         Self::connect_all([url]).await
     }
 
-    /// Connects to several stores that know nothing of each other: segments are dealt out to them in turn. All clients
-    /// name the same stores in the same order; the plan of an item is kept in the first.
+    /// Connects to several independent stores, over which the segments are distributed in turn.
+    ///
+    /// All clients must name the same stores in the same order. The plan of an item is kept in the first
+    /// store.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); each of them has to answer.
+    /// As [`connect`](Self::connect); every store has to answer.
     ///
     /// # Cancel safety
-    /// Connections that are not finished are dropped.
+    /// Dropping the future drops unfinished connections.
     ///
     /// ```
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -89,17 +91,33 @@ impl Stocks {
     /// # Ok::<(), tidelock::Error>(()) }).unwrap();
     /// ```
     pub async fn connect_all<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self> {
-        let mut places = Vec::new();
-        for url in urls.into_iter().map(|url| url.as_ref().to_owned()).collect::<Vec<_>>() {
-            places.push(connect::stock(&url).await?);
-        }
-        Self::with_stores(places)
+        let urls: Vec<_> = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        runtime::connecting(async {
+            let mut places = Vec::new();
+            for url in &urls {
+                places.push(registry::stock(url).await?);
+            }
+            Self::with_stores(places)
+        })
+        .await
     }
 
-    /// Stock in stores of your own.
+    /// Creates a client for stores of your own.
     ///
     /// # Errors
-    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) when there is none.
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) when `places` is empty.
+    ///
+    /// ```
+    /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # rt.block_on(async {
+    /// # use std::sync::Arc;
+    /// use tidelock::{backends::memory::MemoryStock, stock::Stocks};
+    ///
+    /// let stocks = Stocks::with_stores(vec![Arc::new(MemoryStock::new()), Arc::new(MemoryStock::new())])?;
+    /// let stock = stocks.open("10001", 1000).await?;
+    /// assert_eq!(stock.remaining().await?, 1000);
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
     pub fn with_stores(places: Vec<Arc<dyn StockStore>>) -> Result<Self> {
         if places.is_empty() {
             return Err(Error::invalid_option("stock needs a store: name at least one"));
@@ -107,20 +125,22 @@ impl Stocks {
         Ok(Self { places: places.into() })
     }
 
-    /// The stores, in the order in which they were named.
+    /// Returns the stores, in the order in which they were named.
     pub fn stores(&self) -> &[Arc<dyn StockStore>] {
         &self.places
     }
 
-    /// The stock of an item: made with so many if there is none, else found as it is. Await it.
+    /// Opens the stock of an item, creating it with `initial` items if it does not exist. Await the result.
+    ///
+    /// Stock that exists already is returned as it is.
     ///
     /// # Errors
-    /// [`InvalidName`](crate::ErrorKind::InvalidName); [`InvalidOption`](crate::ErrorKind::InvalidOption) when it was
-    /// opened with another number before; [`Unavailable`](crate::ErrorKind::Unavailable) or
-    /// [`Denied`](crate::ErrorKind::Denied) by the store.
+    /// [`InvalidName`](crate::ErrorKind::InvalidName); [`InvalidOption`](crate::ErrorKind::InvalidOption)
+    /// when it was opened with another number before, for this sale;
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) from the store.
     ///
     /// # Cancel safety
-    /// It may be half made; whoever opens it next finishes it.
+    /// If the future is dropped, the stock may be partly created; the next client that opens it completes it.
     pub fn open(&self, item: impl AsRef<str>, initial: u64) -> Opening {
         Opening {
             stocks: self.clone(),
@@ -130,89 +150,12 @@ impl Stocks {
         }
     }
 
-    /// The stock of an item that was opened before. Await it.
+    /// Finds the stock of an item that was opened before. Await the result.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`Denied`](crate::ErrorKind::Denied) when there is none.
+    /// As [`open`](Self::open), and [`Denied`](crate::ErrorKind::Denied) when there is no such stock.
     pub fn find(&self, item: impl AsRef<str>) -> Opening {
         Opening { stocks: self.clone(), item: item.as_ref().to_owned(), initial: None, segments: None }
-    }
-}
-
-/// The stock of an item about to be opened: await it.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is opened before it is awaited"]
-pub struct Opening {
-    stocks: Stocks,
-    item: String,
-    initial: Option<u64>,
-    segments: Option<u32>,
-}
-
-impl Opening {
-    /// How many segments a new one is cut into. Default: 8, or two for each store if that is more. One that exists
-    /// has as many as it has: see [`Stock::resize`].
-    pub fn segments(mut self, segments: u32) -> Self {
-        self.segments = Some(segments);
-        self
-    }
-
-    async fn open(self) -> Result<Stock> {
-        let places = self.stocks.places;
-        let item = Name::new(&self.item)?;
-        let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-        let segments = self.segments.unwrap_or_else(|| SEGMENTS.max(count.saturating_mul(2)));
-        check_segments(segments)?;
-        if self.initial.is_some_and(|initial| initial > MOST) {
-            return Err(Error::invalid_option(format!("there can be at most {MOST} of an item")));
-        }
-        let stock = Stock(Arc::new(Inner {
-            plan: Mutex::new(Arc::new(Plan::new(random_u64(), self.initial.unwrap_or(0), segments, count))),
-            item,
-            places,
-            clock: Clock::machine(),
-            empty: Mutex::default(),
-            unanswered: Mutex::default(),
-            transfers: (random_u64(), AtomicU64::new(0)),
-        }));
-        let mine = stock.plan();
-        loop {
-            let Some(found) = stock.read_plan().await? else {
-                if self.initial.is_none() {
-                    return Err(stock.denied("there is no such stock: open it with a number first"));
-                }
-                // Whoever is first: all others find it.
-                stock.write_plan(&mine, None).await?;
-                continue;
-            };
-            if found.stage == Stage::Filling {
-                for (number, segment) in (0_u32..).zip(&found.segments) {
-                    let fill = Step::Fill { sale: found.sale, fence: found.fence(), n: segment.share };
-                    match stock.ask(&found, number, &fill, &mut false).await? {
-                        Answer::Done => {}
-                        _ => return Err(stock.denied(&format!("segment {number} belongs to another sale: its plan was lost, or the stores are named in another order"))),
-                    }
-                }
-                stock.write_plan(&found.at(Stage::Selling), None).await?;
-                continue;
-            }
-            if let Some(initial) = self.initial.filter(|initial| *initial != found.initial) {
-                return Err(Error::invalid_option(format!(
-                    "stock {:?} was opened with {} and not with {initial}: use find, or add what came later",
-                    stock.item(),
-                    found.initial
-                )));
-            }
-            if found.places != count {
-                return Err(Error::invalid_option(format!(
-                    "stock {:?} is spread over {} stores and this client names {count}: name all of them, in the same order",
-                    stock.item(),
-                    found.places
-                )));
-            }
-            stock.set_plan(found);
-            return Ok(stock);
-        }
     }
 }
 
@@ -231,39 +174,55 @@ pub(super) fn check_amount(n: u64) -> Result<()> {
     }
 }
 
-impl IntoFuture for Opening {
-    type Output = Result<Stock>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Result<Stock>> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.open())
-    }
-}
-
-/// The stock of one item. Cheap to clone; all clones share what they know.
+/// The stock of one item in one sale. Cheap to clone; all clones share their state.
+///
+/// It belongs to the sale for which it was opened. When that sale is closed and the item is opened again,
+/// every call fails with [`OtherSale`](crate::ErrorKind::OtherSale) and changes nothing: open the item again.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// use tidelock::stock::{Sale, Stocks};
+///
+/// let stock = Stocks::connect("memory:").await?.open("10001", 10).segments(2).await?;
+/// stock.take("order-1", 3).await?;
+/// stock.add(5).await?;
+/// stock.resize(4).await?;
+///
+/// let tally = stock.tally().await?;
+/// assert_eq!((tally.sold, tally.remaining), (3, 12));
+///
+/// stock.close().await?;
+/// assert_eq!(stock.take("order-2", 1).await?, Sale::Closed);
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct Stock(pub(super) Arc<Inner>);
 
 pub(super) struct Inner {
-    item: Name,
-    places: Arc<[Arc<dyn StockStore>]>,
-    plan: Mutex<Arc<Plan>>,
-    clock: Clock,
+    pub(super) item: Name,
+    pub(super) places: Arc<[Arc<dyn StockStore>]>,
+    pub(super) plan: Mutex<Arc<Plan>>,
+    pub(super) clock: Clock,
     /// Until when a segment is believed to be empty, by its number.
-    empty: Mutex<Vec<Option<Moment>>>,
-    /// Orders that were asked for and not answered.
-    unanswered: Mutex<HashSet<OrderId>>,
+    pub(super) empty: Mutex<Vec<Option<Moment>>>,
+    pub(super) unanswered: Mutex<Unanswered>,
     /// Ids of transfers: a part that is random, and a part that is counted.
-    transfers: (u64, AtomicU64),
+    pub(super) transfers: (u64, AtomicU64),
 }
 
 impl Stock {
-    /// The name of the item.
+    /// Returns the name of the item.
     pub fn item(&self) -> &Name {
         &self.0.item
     }
 
-    /// How many segments are in use, as far as this client knows.
+    /// Returns the number of the sale for which this was opened. It differs for every sale of an item.
+    pub fn sale(&self) -> u64 {
+        self.plan().sale
+    }
+
+    /// Returns how many segments are in use, as far as this client knows.
     pub fn segments(&self) -> usize {
         self.plan().active().len()
     }
@@ -272,54 +231,103 @@ impl Stock {
         Arc::clone(&lock(&self.0.plan))
     }
 
-    fn set_plan(&self, plan: Plan) {
+    /// A plan of this sale that was read or written.
+    pub(super) fn set_plan(&self, plan: Plan) {
         let mut known = lock(&self.0.plan);
-        if known.sale != plan.sale || known.version <= plan.version {
-            if known.version != plan.version {
-                // Stock is elsewhere, or about to be.
-                lock(&self.0.empty).clear();
-            }
+        if known.version < plan.version {
+            // Stock is elsewhere, or about to be.
+            lock(&self.0.empty).clear();
             *known = Arc::new(plan);
         }
     }
 
     /// Reads the plan again because a segment said that it goes by another.
     pub(super) async fn refresh(&self, fence: u64) -> Result<()> {
-        let Some(mut plan) = self.read_plan().await? else {
-            return Err(self.denied("the sale is over and forgotten"));
-        };
-        if fence == CLOSED {
-            // Segments are closed before the plan says so.
-            plan.stage = Stage::Closed;
+        let (known, plan) = (self.plan(), self.read_plan().await?);
+        // Segments are closed before the plan says so. One that is closed while the plan says that it sells, or the other way
+        // round, was left by a client that died while it closed the sale, or is at it.
+        let is_half_closed =
+            if fence == CLOSED { plan.stage != Stage::Closed } else { known.stage == Stage::Closed };
+        if is_half_closed {
+            return Box::pin(self.close()).await;
         }
         self.set_plan(plan);
         Ok(())
     }
 
-    pub(super) async fn read_plan(&self) -> Result<Option<Plan>> {
-        let store = &self.0.places[0];
-        let found = self.persist(store, || store.plan(&self.0.item), &mut false).await?;
-        match found {
-            None => Ok(None),
-            Some((version, text)) => match Plan::from_text(version, &text) {
-                Some(plan) => Ok(Some(plan)),
-                None => Err(self.denied("its plan cannot be read: another program or version wrote it")),
-            },
+    /// The plan of this sale.
+    ///
+    /// # Errors
+    /// [`OtherSale`](crate::ErrorKind::OtherSale) when the item is in a new sale;
+    /// [`Closed`](crate::ErrorKind::Closed) when it is no longer sold.
+    pub(super) async fn read_plan(&self) -> Result<Plan> {
+        let sale = self.plan().sale;
+        match self.find_plan().await? {
+            Some(plan) if plan.sale == sale => Ok(plan),
+            Some(_) => Err(Error::other_sale(&self.0.item, sale)),
+            None => Err(Error::stock_forgotten(&self.0.item)),
         }
     }
 
-    /// Writes a plan in the place of the one before. Says whether nobody else was faster.
-    pub(super) async fn write_plan(&self, plan: &Plan, keep: Option<Duration>) -> Result<bool> {
-        let (store, text) = (&self.0.places[0], plan.to_text());
+    /// The plan of the item, of whichever sale.
+    pub(super) async fn find_plan(&self) -> Result<Option<Plan>> {
+        let store = &self.0.places[0];
+        let Some(text) = self.persist(store, || store.plan(&self.0.item), &mut false).await? else {
+            return Ok(None);
+        };
+        match Plan::from_text(&text) {
+            Some(plan) => Ok(Some(plan)),
+            None => Err(self.denied(
+                "its plan cannot be read: another program or another version of tidelock wrote it; close the sale with that version, or use another item",
+            )),
+        }
+    }
+
+    /// Writes a plan in place of the previous one. Returns whether no other client was faster.
+    pub(super) async fn write_plan(
+        &self,
+        before: Option<&Plan>,
+        plan: &Plan,
+        keep: Option<Duration>,
+    ) -> Result<bool> {
+        let (store, before, text) = (&self.0.places[0], before.map(Plan::to_text), plan.to_text());
         let mut doubt = false;
-        let write = || store.replan(&self.0.item, plan.version, &text, keep);
+        let write = || store.replan(&self.0.item, before.as_deref(), &text, keep);
         let written = self.persist(store, write, &mut doubt).await?;
         // It may have been written by the try before.
-        Ok(written || doubt && self.read_plan().await?.as_ref() == Some(plan))
+        Ok(written || doubt && self.find_plan().await?.as_ref() == Some(plan))
+    }
+
+    /// Makes a segment.
+    pub(super) async fn fill(&self, plan: &Plan, number: u32, fill: &Step) -> Result<()> {
+        match self.try_ask(plan, number, fill, &mut false).await? {
+            Answer::Done => Ok(()),
+            Answer::OtherSale => Err(self.denied(&format!(
+                "segment {number} belongs to another sale: if that was closed, its orders are known for a day after, and the item can be opened then; else its plan was lost, or the stores are named in another order"
+            ))),
+            answer => Err(self.nonsense(&answer)),
+        }
     }
 
     /// Makes a step on a segment. In doubt: a try before may have been made, or may be made later.
     pub(super) async fn ask(
+        &self,
+        plan: &Plan,
+        number: u32,
+        step: &Step,
+        doubt: &mut bool,
+    ) -> Result<Answer> {
+        match self.try_ask(plan, number, step, doubt).await? {
+            Answer::Absent => Err(self.denied(&format!(
+                "segment {number} is gone: its server lost its data, or the stores are named in another order; what it had is not sold again; close the sale"
+            ))),
+            Answer::OtherSale => Err(Error::other_sale(&self.0.item, plan.sale)),
+            answer => Ok(answer),
+        }
+    }
+
+    /// The same, where a segment may be missing.
+    pub(super) async fn try_ask(
         &self,
         plan: &Plan,
         number: u32,
@@ -331,12 +339,7 @@ impl Stock {
             return Err(self.denied("its segments are at more stores than this client names"));
         };
         let segment = SegmentId { item: self.0.item.clone(), number };
-        match self.persist(store, || store.apply(&segment, step), doubt).await? {
-            Answer::Absent => Err(self.denied(&format!(
-                "segment {number} is gone: its server lost its data, or the stores are named in another order; what it had is not sold again"
-            ))),
-            answer => Ok(answer),
-        }
+        self.persist(store, || store.apply(&segment, plan.sale, step), doubt).await
     }
 
     /// Asks again after a failure, a few times.
@@ -362,11 +365,15 @@ impl Stock {
         }
     }
 
+    pub(super) fn unreachable(&self, why: &str) -> Error {
+        Error::stock(self.0.places[0].name(), &self.0.item, &Failure::unreachable(why))
+    }
+
     pub(super) fn denied(&self, why: &str) -> Error {
         Error::stock(self.0.places[0].name(), &self.0.item, &Failure::denied(why))
     }
 
-    pub(super) fn unanswered(&self) -> MutexGuard<'_, HashSet<OrderId>> {
+    pub(super) fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
         lock(&self.0.unanswered)
     }
 
@@ -375,8 +382,8 @@ impl Stock {
         TransferId(u128::from(*random >> 8) << 64 | u128::from(count.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Whether it is worth asking a segment. Of those who find that it was empty a while ago one asks again; the
-    /// others believe it.
+    /// Returns whether it is worth asking a segment. Of the clients that find that it was empty a while ago,
+    /// one asks again; the others assume that it still is.
     pub(super) fn may_have(&self, plan: &Plan, number: u32) -> bool {
         if plan.stage == Stage::Moving {
             return true;
@@ -407,8 +414,4 @@ impl fmt::Debug for Stock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Stock({:?}, {} segments)", self.0.item, self.segments())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

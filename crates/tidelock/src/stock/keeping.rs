@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    bounds::Readings,
     client::{Stock, check_amount, check_segments},
     plan::{Plan, Stage, share},
     store::{Answer, Counts, Step},
@@ -12,29 +13,31 @@ use crate::error::{Error, Result};
 /// For how long the orders of a sale that was closed are known.
 const KEEP: Duration = Duration::from_secs(24 * 3_600);
 
-/// The numbers of an item. Sold, reserved and remaining make up what there ever was, exactly while nobody buys;
-/// else segments are counted one after the other.
+/// The counts of an item.
+///
+/// Sold, reserved and remaining add up to everything that was ever in stock. The sum is exact only while no
+/// client buys, because segments are counted one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// What can be taken.
+    /// Items that can be taken.
     pub remaining: u64,
-    /// What is sold, and did not come back.
+    /// Items that are sold and were not returned.
     pub sold: u64,
-    /// What is reserved.
+    /// Items that are reserved.
     pub reserved: u64,
-    /// What came back, by hand or because a reservation was over. Part of it may be sold again.
+    /// Items that were returned, by a call or because a reservation expired. Some of them may be sold again.
     pub returned: u64,
 }
 
 impl Stock {
-    /// How many can be taken.
+    /// Returns how many items can be taken.
     ///
     /// # Errors
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) by the store.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) from the store.
     ///
     /// # Cancel safety
-    /// It changes nothing.
+    /// Safe to cancel: nothing is changed.
     pub async fn remaining(&self) -> Result<u64> {
         Ok(self.tally().await?.remaining)
     }
@@ -45,10 +48,10 @@ impl Stock {
     /// As [`remaining`](Self::remaining).
     ///
     /// # Cancel safety
-    /// It changes nothing.
+    /// Safe to cancel: nothing is changed.
     pub async fn tally(&self) -> Result<Tally> {
         // Somebody else may have changed the segments.
-        let plan = self.read_plan().await?.ok_or_else(|| self.denied("the sale is over and forgotten"))?;
+        let plan = self.read_plan().await?;
         let mut tally = Tally::default();
         for number in 0..plan.segments.len() as u32 {
             let counts = self.look(&plan, number).await?;
@@ -66,15 +69,17 @@ impl Stock {
         Ok(tally)
     }
 
-    /// Adds to the stock: all of it, or nothing after an error of the kind [`Denied`](crate::ErrorKind::Denied). It is
-    /// spread over the segments then, as far as that succeeds.
+    /// Adds `n` items to the stock, all of them or, after a [`Denied`](crate::ErrorKind::Denied) error, none.
+    ///
+    /// The added items are then spread over the segments, as far as that succeeds.
     ///
     /// # Errors
-    /// As [`remaining`](Self::remaining), and [`Closed`](crate::ErrorKind::Closed) when the sale is over. When the store did not answer
-    /// ([`Unavailable`](crate::ErrorKind::Unavailable)) it may have been added: count.
+    /// As [`remaining`](Self::remaining), and [`Closed`](crate::ErrorKind::Closed) when the sale has ended.
+    /// When the store did not answer ([`Unavailable`](crate::ErrorKind::Unavailable)), the outcome is
+    /// unknown: count to find out.
     ///
     /// # Cancel safety
-    /// It may or may not have been added.
+    /// If the future is dropped, the items may or may not have been added.
     pub async fn add(&self, n: u64) -> Result<()> {
         check_amount(n)?;
         let plan = self.plan();
@@ -88,27 +93,31 @@ impl Stock {
         let parts = plan.active().len() as u32;
         for (part, number) in (0_u32..).zip(plan.active()).skip(1) {
             if self.shift(&plan, first, *number, share(n, parts, part)).await.is_err() {
-                // It is there and can be sold; whoever needs it fetches it.
+                // It is there and can be sold; a buyer that needs it fetches it.
                 break;
             }
         }
         Ok(())
     }
 
-    /// Changes the number of segments while selling. Orders that come to belong to another segment by it are looked for
-    /// where they belonged before: one more round trip for those.
+    /// Changes the number of segments during a sale.
+    ///
+    /// Orders that now belong to another segment are looked up where they belonged before, which costs them
+    /// one more round trip.
     ///
     /// # Errors
-    /// As [`remaining`](Self::remaining); [`InvalidOption`](crate::ErrorKind::InvalidOption) for a number that makes no sense;
-    /// [`Closed`](crate::ErrorKind::Closed) when the sale is over.
+    /// As [`remaining`](Self::remaining); [`InvalidOption`](crate::ErrorKind::InvalidOption) for an invalid
+    /// number; [`Closed`](crate::ErrorKind::Closed) when the sale has ended.
     ///
     /// # Cancel safety
-    /// The number may or may not have been changed; what is in the segments is evened out in part.
+    /// If the future is dropped, the number may or may not have been changed, and the stock may be only
+    /// partly balanced over the segments.
     pub async fn resize(&self, segments: u32) -> Result<()> {
         check_segments(segments)?;
+        let mut readings = Readings::default();
         let plan = loop {
-            let plan =
-                self.read_plan().await?.ok_or_else(|| self.denied("the sale is over and forgotten"))?;
+            readings.next(self).await?;
+            let plan = self.read_plan().await?;
             if plan.stage == Stage::Closed {
                 return Err(Error::stock_closed(self.item()));
             }
@@ -116,7 +125,7 @@ impl Stock {
                 if plan.stage == Stage::Selling {
                     return self.refresh(plan.fence()).await;
                 }
-                // Whoever began it did not finish.
+                // The client that began it did not finish.
                 break plan;
             }
             let next = plan.resized(segments).ok_or_else(|| {
@@ -124,17 +133,15 @@ impl Stock {
             })?;
             // Before anybody can be sent there.
             for number in plan.segments.len()..next.segments.len() {
-                let fill = Step::Fill { sale: next.sale, fence: next.fence(), n: 0 };
-                if self.ask(&next, number as u32, &fill, &mut false).await? != Answer::Done {
-                    return Err(self.denied(&format!("segment {number} belongs to another sale")));
-                }
+                let fill = Step::Fill { fence: next.fence(), n: 0 };
+                self.fill(&next, number as u32, &fill).await?;
             }
-            if self.write_plan(&next, None).await? {
+            if self.write_plan(Some(&plan), &next, None).await? {
                 break next;
             }
         };
         self.refresh(plan.fence()).await?;
-        // Everybody has to know of it before anything is moved: else whoever asks one segment after the other misses
+        // Everybody has to know of it before anything is moved: else a client that asks one segment after the other misses
         // what goes from the next to the last.
         for number in 0..plan.segments.len() as u32 {
             let tell = Step::Take { fence: plan.fence(), order: "-".into(), n: 0, hold: None, brings: None };
@@ -142,27 +149,44 @@ impl Stock {
         }
         self.even_out(&plan).await?;
         // If somebody else has changed them again it is theirs to say when they are done.
-        self.write_plan(&plan.at(Stage::Selling), None).await?;
+        self.write_plan(Some(&plan), &plan.at(Stage::Selling), None).await?;
         self.refresh(plan.fence()).await
     }
 
-    /// Ends the sale: nothing more is taken, and orders are known for another day.
+    /// Ends the sale: nothing more is taken, and orders remain known for 24 hours.
     ///
     /// # Errors
     /// As [`remaining`](Self::remaining).
     ///
     /// # Cancel safety
-    /// It may be closed in part: close it again.
+    /// If the future is dropped, the sale may be partly closed: close it again.
     pub async fn close(&self) -> Result<()> {
+        self.close_keeping(KEEP).await
+    }
+
+    /// Ends the sale, and forgets it after another time.
+    pub(crate) async fn close_keeping(&self, keep: Duration) -> Result<()> {
+        let mut readings = Readings::default();
         loop {
-            let plan =
-                self.read_plan().await?.ok_or_else(|| self.denied("the sale is over and forgotten"))?;
+            readings.next(self).await?;
+            let plan = self.read_plan().await?;
             for number in 0..plan.segments.len() as u32 {
-                self.ask(&plan, number, &Step::Close { keep: KEEP }, &mut false).await?;
+                // One that is gone takes nothing either: a sale that lost a segment can be closed.
+                match self.try_ask(&plan, number, &Step::Close { keep }, &mut false).await? {
+                    Answer::Done | Answer::Absent => {}
+                    Answer::OtherSale => return Err(Error::other_sale(self.item(), plan.sale)),
+                    answer => return Err(self.nonsense(&answer)),
+                }
+            }
+            if plan.stage == Stage::Closed {
+                self.set_plan(plan);
+                return Ok(());
             }
             // Segments that were added meanwhile are closed in the next round.
-            if plan.stage == Stage::Closed || self.write_plan(&plan.at(Stage::Closed), Some(KEEP)).await? {
-                return self.refresh(super::CLOSED).await;
+            let closed = plan.at(Stage::Closed);
+            if self.write_plan(Some(&plan), &closed, Some(keep)).await? {
+                self.set_plan(closed);
+                return Ok(());
             }
         }
     }

@@ -2,17 +2,34 @@
 //!
 //! It *is* the store in memory, and it is what every other store is compared with. The rules:
 //!
+//! 0. A step of another sale changes nothing and learns nothing.
 //! 1. What there is goes out by a take or a lend, all of it or nothing, and never below zero.
 //! 2. An order is taken once. Whatever became of it is remembered, so a repetition is answered and changes nothing.
 //! 3. A transfer is lent once, brought once, and settled after that.
-//! 4. A reservation whose time is over comes back before anybody is refused for want of it.
+//! 4. A reservation that has expired comes back before an order is refused for want of it.
+//! 5. Only a close closes: no question raises the fence of a segment to [`CLOSED`].
+//!
+//! What an order asked for in another way means ([`sale_of`]):
+//!
+//! | it is | `take` of as many | `reserve` of as many | either, of another amount |
+//! |---|---|---|---|
+//! | sold | sold | sold: the reservation was confirmed, or the order was taken | error, with both amounts |
+//! | reserved | reserved: [confirm](super::Stock::confirm) it to sell it | reserved, until the end that was set first | error, with both amounts |
+//! | returned | returned | returned | error, with both amounts |
+//! | void | refused | refused | refused: it never had an amount |
+//!
+//! Confirming and giving back name no amount: they concern all of the order.
 
 use std::{
     collections::{BTreeSet, HashMap},
     time::Duration,
 };
 
-use super::store::{Answer, CLOSED, Counts, End, Lent, OrderId, Standing, Step, TransferId};
+use super::{
+    micros,
+    selling::Sale,
+    store::{Answer, CLOSED, Counts, End, Lent, OrderId, Standing, Step, TransferId},
+};
 
 /// One segment.
 #[derive(Clone, Debug, Default)]
@@ -49,14 +66,15 @@ struct Out {
 
 impl Ledger {
     /// Makes a step at a time in microseconds, on a segment or on none.
-    pub fn apply(ledger: &mut Option<Self>, step: &Step, now: u64) -> Answer {
+    pub fn apply(ledger: &mut Option<Self>, sale: u64, step: &Step, now: u64) -> Answer {
         if ledger.as_ref().is_some_and(|ledger| ledger.over.is_some_and(|over| over <= now)) {
             *ledger = None;
         }
         match (ledger, step) {
+            (Some(ledger), _) if ledger.sale != sale => Answer::OtherSale,
             (Some(ledger), step) => ledger.step(step, now),
-            (none @ None, Step::Fill { sale, fence, n }) => {
-                *none = Some(Self { sale: *sale, fence: *fence, remaining: *n, came: *n, ..Self::default() });
+            (none @ None, Step::Fill { fence, n }) => {
+                *none = Some(Self { sale, fence: *fence, remaining: *n, came: *n, ..Self::default() });
                 Answer::Done
             }
             (None, _) => Answer::Absent,
@@ -65,13 +83,14 @@ impl Ledger {
 
     fn step(&mut self, step: &Step, now: u64) -> Answer {
         match step {
-            Step::Fill { sale, .. } if *sale == self.sale => Answer::Done,
-            Step::Fill { .. } => Answer::OtherSale,
+            Step::Fill { .. } => Answer::Done,
             Step::Take { fence, order, n, hold, brings } => {
                 if let Some((transfer, n)) = brings {
                     self.bring(*transfer, *n);
                 }
-                self.fenced(*fence, |ledger| ledger.take(order, *n, *hold, now))
+                // After the end of the sale it is only asked how the order stands.
+                let n = if *fence == CLOSED { 0 } else { *n };
+                self.fenced(*fence, |ledger| ledger.take(order, n, *hold, now))
             }
             Step::End { fence, order, how } => self.fenced(*fence, |ledger| ledger.end(order, *how, now)),
             Step::Lend { transfer, n, to } => self.lend(*transfer, *n, *to, now),
@@ -96,7 +115,7 @@ impl Ledger {
     }
 
     fn fenced(&mut self, fence: u64, step: impl FnOnce(&mut Self) -> Answer) -> Answer {
-        if fence < self.fence {
+        if fence < self.fence || fence == CLOSED && self.fence != CLOSED {
             return Answer::Stale(self.fence);
         }
         self.fence = fence;
@@ -221,6 +240,16 @@ impl Ledger {
     }
 }
 
-pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+/// What an order that asked for `n` is told by how it stands; an error if the same id asked for another amount before, with
+/// that amount.
+pub(super) fn sale_of(standing: Standing, n: u64) -> Result<Sale, u64> {
+    match standing {
+        Standing::Taken(before) | Standing::Held(before) | Standing::Returned(before) if before != n => {
+            Err(before)
+        }
+        Standing::Taken(_) => Ok(Sale::Taken),
+        Standing::Held(_) => Ok(Sale::Reserved),
+        Standing::Returned(_) => Ok(Sale::Returned),
+        Standing::Void | Standing::Unknown => Ok(Sale::SoldOut),
+    }
 }

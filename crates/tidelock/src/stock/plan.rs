@@ -1,13 +1,17 @@
 //! The plan of an item: which segments it has, where they are, and which of them an order belongs to.
 //!
 //! It is stored, so that all clients agree on it, and it can be changed while selling. An order belongs to one segment by
-//! its id alone, so whoever repeats it, from wherever, asks where it was taken. When the segments change, some orders belong
+//! its id alone, so a client that repeats it, from anywhere, asks where it was taken. When the segments change, some orders belong
 //! elsewhere from then on: the mappings before are kept in the plan, and such an order is looked for there first.
 
-use std::fmt::Write;
+use std::{fmt::Write, hash::Hasher};
+
+use siphasher::sip::SipHasher24;
 
 use super::store::CLOSED;
 
+/// What a plan begins with. Sales of another version are refused: their steps name no sale.
+const VERSION: &str = "2";
 /// How often segments may be changed: each mapping before is kept.
 const MAPPINGS: usize = 256;
 
@@ -16,7 +20,8 @@ const MAPPINGS: usize = 256;
 pub(super) struct Plan {
     /// Grows with each change.
     pub(super) version: u64,
-    /// Another sale of the same item has another number.
+    /// The number of the sale: drawn at random by the client that opens it, never 0. Another sale of the same item has
+    /// another one, also after a server lost its data and cannot know the last.
     pub(super) sale: u64,
     pub(super) stage: Stage,
     pub(super) initial: u64,
@@ -98,13 +103,21 @@ impl Plan {
         if self.stage == Stage::Closed { CLOSED } else { self.mappings.len() as u64 }
     }
 
+    /// What decides where an order belongs: a number that is the same for all clients of this sale, for ever. It is keyed with
+    /// the number of the sale, so that buyers who choose the ids of their orders cannot send all of them to one segment.
+    pub(super) fn point_of(&self, order: &str) -> Point {
+        let mut hasher = SipHasher24::new_with_keys(self.sale, 0);
+        hasher.write(order.as_bytes());
+        Point(hasher.finish())
+    }
+
     /// The segment that an order belongs to.
-    pub(super) fn home(&self, order: u64) -> u32 {
+    pub(super) fn home(&self, order: Point) -> u32 {
         of(order, self.active())
     }
 
     /// Other segments that it belonged to before.
-    pub(super) fn earlier(&self, order: u64) -> Vec<u32> {
+    pub(super) fn earlier(&self, order: Point) -> Vec<u32> {
         let [before @ .., last] = &*self.mappings else { return Vec::new() };
         let home = of(order, last);
         let mut homes: Vec<_> =
@@ -121,7 +134,10 @@ impl Plan {
             Stage::Moving => "moving",
             Stage::Closed => "closed",
         };
-        let mut text = format!("1 {stage} {:016x} {} {}\n", self.sale, self.initial, self.places);
+        let mut text = format!(
+            "{VERSION} {} {stage} {:016x} {} {}\n",
+            self.version, self.sale, self.initial, self.places
+        );
         for Segment { place, share } in &self.segments {
             // Writing to a string does not fail.
             let _ = write!(text, "{place}:{share} ");
@@ -134,12 +150,13 @@ impl Plan {
         text
     }
 
-    pub(super) fn from_text(version: u64, text: &str) -> Option<Self> {
+    pub(super) fn from_text(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut head = lines.next()?.split(' ');
-        if head.next()? != "1" {
+        if head.next()? != VERSION {
             return None;
         }
+        let version = head.next()?.parse().ok()?;
         let stage = match head.next()? {
             "filling" => Stage::Filling,
             "selling" => Stage::Selling,
@@ -171,16 +188,13 @@ pub(super) fn share(n: u64, parts: u32, number: u32) -> u64 {
     n / parts + u64::from(u64::from(number) < n % parts)
 }
 
-/// A number for an order that is the same for all clients for ever (FNV-1a, then mixed).
-pub(super) fn number_of(order: &str) -> u64 {
-    mix(order.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    }))
-}
+/// Where an order belongs, whatever the segments are: see [`Plan::point_of`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point(u64);
 
 /// The one of some segments with the highest number for this order: when a segment comes or goes, only
 /// orders of that one move.
-fn of(order: u64, segments: &[u32]) -> u32 {
+fn of(Point(order): Point, segments: &[u32]) -> u32 {
     let weight = |segment: &u32| mix(order ^ mix(u64::from(*segment) + 1));
     segments.iter().copied().max_by_key(weight).unwrap_or(0)
 }
@@ -198,11 +212,17 @@ mod tests {
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         let plan = Plan::new(7, 1_003, 5, 2).at(Stage::Selling).resized(8).unwrap().resized(3).unwrap();
-        assert_eq!(Plan::from_text(plan.version, &plan.to_text()), Some(plan));
-        for bad in
-            ["", "1", "1 selling 7 10 1\n\n0", "1 selling 7 10 1\n0:10 \n1", "2 selling 7 10 1\n0:10 \n0"]
-        {
-            assert_eq!(Plan::from_text(1, bad), None, "{bad:?}");
+        assert_eq!(Plan::from_text(&plan.to_text()), Some(plan));
+        assert!(Plan::from_text("2 1 selling 7 10 1\n0:10 \n0").is_some());
+        for bad in [
+            "",
+            "2",
+            "2 1 selling 7 10 1\n\n0",
+            "2 1 selling 7 10 1\n0:10 \n1",
+            "3 1 selling 7 10 1\n0:10 \n0",
+            "2\n1 selling 7 10 1\n0:10 \n0",
+        ] {
+            assert_eq!(Plan::from_text(bad), None, "{bad:?}");
         }
     }
 
@@ -220,7 +240,7 @@ mod tests {
         let mut counts = [0_u32; 5];
         let mut moved = 0;
         for n in 0..10_000 {
-            let order = number_of(&format!("order-{n}"));
+            let order = plan.point_of(&format!("order-{n}"));
             let (before, after) = (plan.home(order), grown.home(order));
             counts[before as usize] += 1;
             assert!(
@@ -231,6 +251,16 @@ mod tests {
         }
         assert!(counts.iter().all(|count| (1_850..2_150).contains(count)), "{counts:?}");
         assert!((1_500..1_850).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn orders_belong_elsewhere_in_another_sale() {
+        let (one, other) = (Plan::new(7, 1_000, 8, 1), Plan::new(8, 1_000, 8, 1));
+        // Those that a buyer chose so that all of them go to one segment.
+        let chosen = (0..4_000).map(|n| format!("order-{n}")).filter(|id| one.home(one.point_of(id)) == 3);
+        let mut counts = [0_u32; 8];
+        chosen.for_each(|id| counts[other.home(other.point_of(&id)) as usize] += 1);
+        assert!(counts.iter().all(|count| (30..100).contains(count)), "{counts:?}");
     }
 
     #[test]

@@ -3,52 +3,44 @@
 use std::time::Duration;
 
 use super::{
+    bounds::Readings,
     client::{Stock, check_amount},
-    plan::{Plan, Stage, number_of},
+    ledger::sale_of,
+    plan::{Plan, Point, Stage},
     store::{Answer, End, OrderId, Standing, Step},
 };
 use crate::error::{Error, Result};
 
 /// The longest id of an order, in bytes.
 const LONGEST_ORDER: usize = 128;
-/// Stock that has been on its way for so long is brought home by whoever needs it: its client died.
+/// Stock that has been on its way for this long is moved on by any client that needs it: its client died.
 const STRAY: Duration = Duration::from_secs(1);
 /// How often an order looks for stock elsewhere before it is refused: others may take what it gathers.
 const ROUNDS: usize = 8;
 /// The pause between two of them while stock is being moved.
 const MOVING: Duration = Duration::from_millis(5);
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an order may be refused"]
 pub enum Sale {
-    /// It is sold, now or when the order came first.
+    /// The order is sold, now or when it was first made.
     Taken,
-    /// It is reserved, until it is confirmed or its time is over.
+    /// The order is reserved until it is confirmed or its time expires.
     Reserved,
-    /// There is not enough: nothing was taken.
+    /// There is not enough stock: nothing was taken.
     SoldOut,
-    /// It came back: it was given back, or its reservation was not confirmed in time. A new order needs a new id.
+    /// The order was returned: it was given back, or its reservation was not confirmed in time. A new order
+    /// needs a new id.
     Returned,
-    /// The sale is over, and this order took nothing.
+    /// The sale has ended, and this order took nothing.
     Closed,
 }
 
 impl Sale {
-    /// Whether the order has its items for good.
+    /// Returns whether the order has its items permanently.
     pub fn is_taken(self) -> bool {
         self == Self::Taken
-    }
-}
-
-impl From<Standing> for Sale {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::Taken(_) => Self::Taken,
-            Standing::Held(_) => Self::Reserved,
-            Standing::Returned(_) => Self::Returned,
-            Standing::Void | Standing::Unknown => Self::SoldOut,
-        }
     }
 }
 
@@ -67,7 +59,7 @@ enum Found {
 struct Want<'a> {
     order: &'a OrderId,
     /// What the id is mapped by.
-    number: u64,
+    place: Point,
     n: u64,
     hold: Option<Duration>,
 }
@@ -78,8 +70,8 @@ impl Want<'_> {
     }
 }
 
-/// An order that was asked for. One that ends without an answer is remembered: what was sent may still arrive, so a refusal
-/// must be made to stay when it is asked for again.
+/// An order in progress. An order that ends without an answer is remembered: the request may still arrive, so
+/// a refusal must be made permanent when the order is repeated.
 struct Question<'a> {
     stock: &'a Stock,
     order: &'a OrderId,
@@ -103,17 +95,24 @@ impl Drop for Question<'_> {
 }
 
 impl Stock {
-    /// Takes `n` for an order, all or nothing. The same order may be asked for again, by anybody: it is taken once.
+    /// Takes `n` items for an order, all or nothing.
     ///
-    /// One round trip, and a few more when its segment has too little. After an error ask again with the same id: it
-    /// is not known whether it was taken.
+    /// Any client may repeat the same order: it is taken once.
+    ///
+    /// This costs one round trip, and a few more when the order's segment has too little. After an error the
+    /// outcome is unknown: retry with the same id.
+    ///
+    /// A reserved order stays reserved: [`Reserved`](Sale::Reserved) means that it is not sold until it is
+    /// [confirmed](Self::confirm).
     ///
     /// # Errors
-    /// [`Unavailable`](crate::ErrorKind::Unavailable), [`Denied`](crate::ErrorKind::Denied) by the store;
-    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) for a number or an id that makes no sense.
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) or [`Denied`](crate::ErrorKind::Denied) from the store;
+    /// [`InvalidOption`](crate::ErrorKind::InvalidOption) for an invalid number or id;
+    /// [`OrderMismatch`](crate::ErrorKind::OrderMismatch) when the same id asked for another amount before;
+    /// [`OtherSale`](crate::ErrorKind::OtherSale) when this sale was closed and the item is in a new sale.
     ///
     /// # Cancel safety
-    /// It may or may not have been taken: ask again, or give it back.
+    /// If the future is dropped, the order may or may not have been taken: retry it, or give it back.
     ///
     /// ```
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -128,13 +127,18 @@ impl Stock {
         self.obtain(order, n, None).await
     }
 
-    /// Takes `n` for an order for a while: unless it is [confirmed](Self::confirm) within `ttl` it comes back by itself.
+    /// Reserves `n` items for an order for up to `ttl`.
+    ///
+    /// Unless the order is [confirmed](Self::confirm) within `ttl`, the items return automatically. A
+    /// repeated call does not extend the reservation. An order that has been confirmed since is
+    /// [`Taken`](Sale::Taken).
     ///
     /// # Errors
     /// As [`take`](Self::take).
     ///
     /// # Cancel safety
-    /// It may or may not have been reserved: ask again, give it back, or let it lapse.
+    /// If the future is dropped, the order may or may not be reserved: retry it, give it back, or let it
+    /// expire.
     ///
     /// ```
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -152,25 +156,29 @@ impl Stock {
         self.obtain(order, n, Some(ttl)).await
     }
 
-    /// Makes a reservation a sale. Says whether the order is sold now: no if its time was over, or if there is none.
+    /// Confirms a reservation, which makes it a sale, and returns whether the order is sold now.
+    ///
+    /// Returns `false` if the reservation has expired or does not exist.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     ///
     /// # Cancel safety
-    /// It may or may not have been confirmed: ask again.
+    /// If the future is dropped, the order may or may not have been confirmed: retry.
     pub async fn confirm(&self, order: &str) -> Result<bool> {
         Ok(matches!(self.end(order, End::Confirm).await?, Standing::Taken(_)))
     }
 
-    /// Gives back what an order took or reserved. Says whether it had taken anything; repeated, it says the same. An order
-    /// that is not known is never taken from then on, however late it arrives.
+    /// Gives back what an order took or reserved, and returns whether it had taken anything.
+    ///
+    /// A repeated call returns the same. An unknown order is never taken from then on, however late it
+    /// arrives.
     ///
     /// # Errors
     /// As [`take`](Self::take).
     ///
     /// # Cancel safety
-    /// It may or may not have been given back: ask again.
+    /// If the future is dropped, the order may or may not have been given back: retry.
     pub async fn give_back(&self, order: &str) -> Result<bool> {
         Ok(matches!(self.end(order, End::GiveBack).await?, Standing::Returned(_)))
     }
@@ -178,7 +186,7 @@ impl Stock {
     async fn obtain(&self, order: &str, n: u64, hold: Option<Duration>) -> Result<Sale> {
         check_amount(n)?;
         let order = order_id(order)?;
-        let want = Want { number: number_of(&order), order: &order, n, hold };
+        let want = Want { place: self.plan().point_of(&order), order: &order, n, hold };
         let mut question = Question::new(self, &order);
         let sale = self.try_obtain(&want, &mut question.in_doubt).await;
         question.is_answered = sale.is_ok() || !question.in_doubt;
@@ -187,18 +195,19 @@ impl Stock {
 
     async fn try_obtain(&self, want: &Want<'_>, doubt: &mut bool) -> Result<Sale> {
         let (order, n, mut rounds) = (want.order, want.n, 0);
+        let mut readings = Readings::default();
         loop {
             let plan = self.plan();
             let fence = plan.fence();
-            let home = plan.home(want.number);
+            let home = plan.home(want.place);
             let found = match self.find_earlier(&plan, want).await? {
-                Found::At(_, standing) => return Ok(standing.into()),
+                Found::At(_, standing) => return self.told(want, standing),
                 Found::Stale(fence) => Found::Stale(fence),
                 _ => {
                     let take = want.take(fence, if plan.stage == Stage::Closed { 0 } else { n });
                     match self.ask(&plan, home, &take, doubt).await? {
                         Answer::Order(Standing::Unknown) => return Ok(Sale::Closed),
-                        Answer::Order(standing) => return Ok(standing.into()),
+                        Answer::Order(standing) => return self.told(want, standing),
                         Answer::Short { remaining, pending } => {
                             rounds += 1;
                             self.gather(&plan, want, remaining, pending, doubt).await?
@@ -209,16 +218,22 @@ impl Stock {
                 }
             };
             match found {
-                Found::At(_, standing) => return Ok(standing.into()),
-                Found::Stale(fence) => self.refresh(fence).await?,
+                Found::At(_, standing) => return self.told(want, standing),
+                Found::Stale(fence) => {
+                    readings.next(self).await?;
+                    self.refresh(fence).await?;
+                }
                 Found::Changed if rounds < ROUNDS => {}
                 _ if !*doubt => return Ok(Sale::SoldOut),
                 // A try whose answer was lost may still arrive: after this it takes nothing any more.
                 _ => {
                     let void = Step::End { fence, order: order.clone(), how: End::Void };
                     match self.ask(&plan, home, &void, doubt).await? {
-                        Answer::Order(standing) => return Ok(standing.into()),
-                        Answer::Stale(fence) => self.refresh(fence).await?,
+                        Answer::Order(standing) => return self.told(want, standing),
+                        Answer::Stale(fence) => {
+                            readings.next(self).await?;
+                            self.refresh(fence).await?;
+                        }
                         answer => return Err(self.nonsense(&answer)),
                     }
                 }
@@ -228,17 +243,19 @@ impl Stock {
 
     async fn end(&self, order: &str, how: End) -> Result<Standing> {
         let order = order_id(order)?;
-        let want = Want { number: number_of(&order), order: &order, n: 0, hold: None };
+        let want = Want { place: self.plan().point_of(&order), order: &order, n: 0, hold: None };
+        let mut readings = Readings::default();
         loop {
             let plan = self.plan();
             let fence = plan.fence();
             let at = match self.find_earlier(&plan, &want).await? {
                 Found::At(earlier, _) => earlier,
                 Found::Stale(fence) => {
+                    readings.next(self).await?;
                     self.refresh(fence).await?;
                     continue;
                 }
-                _ => plan.home(want.number),
+                _ => plan.home(want.place),
             };
             let end = Step::End { fence, order: order.clone(), how };
             match self.ask(&plan, at, &end, &mut false).await? {
@@ -248,16 +265,25 @@ impl Stock {
                     }
                     return Ok(standing);
                 }
-                Answer::Stale(fence) => self.refresh(fence).await?,
+                Answer::Stale(fence) => {
+                    readings.next(self).await?;
+                    self.refresh(fence).await?;
+                }
                 answer => return Err(self.nonsense(&answer)),
             }
         }
     }
 
-    /// Looks for an order where it belonged before the segments were changed. Whatever is not found there now is never
-    /// taken there: the segment has seen the newer mapping.
+    /// What the caller is told of an order.
+    fn told(&self, want: &Want<'_>, standing: Standing) -> Result<Sale> {
+        let mismatch = |before| Error::order_mismatch(self.item(), want.order, before, want.n);
+        sale_of(standing, want.n).map_err(mismatch)
+    }
+
+    /// Looks for an order where it belonged before the segments were changed. An order that is not found
+    /// there now is never taken there: the segment has seen the newer mapping.
     async fn find_earlier(&self, plan: &Plan, want: &Want<'_>) -> Result<Found> {
-        for earlier in plan.earlier(want.number) {
+        for earlier in plan.earlier(want.place) {
             match self.ask(plan, earlier, &want.take(plan.fence(), 0), &mut false).await? {
                 Answer::Order(Standing::Unknown) => {}
                 Answer::Order(standing) => return Ok(Found::At(earlier, standing)),
@@ -270,8 +296,8 @@ impl Stock {
 
     /// Moves stock from other segments to the one of an order, and takes it there.
     ///
-    /// No more than the order needs: what is moved is taken in the step that brings it, so a segment that was found
-    /// empty is not filled again behind the back of those who believe it.
+    /// It moves no more than the order needs: the moved stock is taken in the step that brings it. So a
+    /// segment that was found empty is not filled again while clients rely on it being empty.
     async fn gather(
         &self,
         plan: &Plan,
@@ -280,7 +306,7 @@ impl Stock {
         pending: u64,
         doubt: &mut bool,
     ) -> Result<Found> {
-        let home = plan.home(want.number);
+        let home = plan.home(want.place);
         let count = plan.segments.len() as u32;
         // From the next one on, so that not all begin with the same.
         let mut others: Vec<_> = (1..count).map(|step| (home + step) % count).collect();
@@ -308,7 +334,7 @@ impl Stock {
             self.bring_strays(plan, home).await?;
         }
         if is_moving {
-            // Whoever moves may have had it in its hands.
+            // The client that moves stock may have had it in its hands.
             tokio::time::sleep(MOVING).await;
             self.refresh(plan.fence()).await?;
         }
@@ -316,8 +342,8 @@ impl Stock {
         Ok(if asked { Found::Changed } else { Found::Nothing })
     }
 
-    /// Moves what an order lacks from a segment to the order's own, as often as others are faster there. `Changed`: it
-    /// is empty, and stock from it is on its way.
+    /// Moves what an order lacks from a segment to the order's own, a few times if others are faster there.
+    /// `Changed`: stock from it is on its way, or others took what was moved each time.
     async fn move_from(
         &self,
         plan: &Plan,
@@ -326,8 +352,8 @@ impl Stock {
         remaining: &mut u64,
         doubt: &mut bool,
     ) -> Result<Found> {
-        let home = plan.home(want.number);
-        loop {
+        let home = plan.home(want.place);
+        for _ in 0..ROUNDS {
             let (transfer, n) = (self.transfer(), want.n.saturating_sub(*remaining).max(1));
             let lend = Step::Lend { transfer, n, to: home };
             let (lent, pending) = match self.ask(plan, from, &lend, &mut false).await? {
@@ -352,6 +378,7 @@ impl Stock {
                 answer => return Err(self.nonsense(&answer)),
             }
         }
+        Ok(Found::Changed)
     }
 
     /// Whether others have as much as an order lacks: else nothing need be moved.
@@ -370,7 +397,7 @@ impl Stock {
         Ok(found >= lacks)
     }
 
-    /// Brings home what clients that died had lent from a segment. Says whether there was anything.
+    /// Completes transfers from a segment whose clients died. Returns whether there were any.
     pub(super) async fn bring_strays(&self, plan: &Plan, from: u32) -> Result<bool> {
         let Answer::Counts(counts) = self.ask(plan, from, &Step::Look, &mut false).await? else {
             return Ok(false);

@@ -1,36 +1,82 @@
-//! The waist of stock: what a store must do so that stock can be kept in it.
+//! The backend interface of stock: what a store must do so that it can keep stock.
 //!
-//! A store keeps *plans* (which segments an item has) and *segments* (a counter, and the orders that were taken from
-//! it). Each of the three methods is one atomic step on one server. What a step means is [`Ledger`](super::Ledger):
-//! keep to it, and the shared cases compare you with it.
+//! A store keeps *plans* (which segments an item has) and *segments* (a counter, and the orders that were
+//! taken from it). Each of the three methods is one atomic step on one server. [`Ledger`](super::Ledger)
+//! defines what a step means: follow it, and the shared test cases compare your store with it.
 //!
-//! 1. A step may arrive twice, late, or after its caller gave up. Orders and transfers have ids, and the same id means
-//!    the same once, for as long as the segment is there.
-//! 2. Whatever was answered is kept. A store that may lose it says so on its page.
-//! 3. When you cannot know whether a change happened you say [`Unknown`](crate::backend::FailureKind::Unknown).
-//! 4. Time is the store's, in microseconds, and goes on over restarts: reservations end by it.
+//! 1. A step may arrive twice, late, or after its caller gave up. Orders and transfers have ids, and a step
+//!    that is repeated with the same id takes effect once, for as long as the segment exists.
+//! 2. Everything that was answered is kept. A store that may lose it says so on its page.
+//! 3. When you cannot know whether a change happened, you return
+//!    [`Unknown`](crate::backend::FailureKind::Unknown).
+//! 4. Time is the store's, in microseconds, and continues across restarts: reservations expire by it.
+//! 5. Every step names its sale, which is compared before anything else is read or changed: a step of another
+//!    sale is answered with [`OtherSale`](Answer::OtherSale) and changes nothing.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{backend::Call, name::Name};
+use crate::{backend::Call, model::name::Name};
 
-/// A store of plans and segments.
+/// A store that keeps plans and segments.
+///
+/// This one is a store in memory that writes down every step:
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// use std::{sync::Arc, time::Duration};
+/// use tidelock::{
+///     Name,
+///     backend::Call,
+///     backends::memory::MemoryStock,
+///     stock::{Answer, SegmentId, Step, StockStore, Stocks},
+/// };
+///
+/// #[derive(Debug)]
+/// struct Logged(MemoryStock);
+///
+/// impl StockStore for Logged {
+///     fn name(&self) -> &'static str {
+///         "logged"
+///     }
+///
+///     fn plan(&self, item: &Name) -> Call<Option<String>> {
+///         self.0.plan(item)
+///     }
+///
+///     fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
+///         self.0.replan(item, before, text, keep)
+///     }
+///
+///     fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
+///         println!("{segment:?}: {step:?}");
+///         self.0.apply(segment, sale, step)
+///     }
+/// }
+///
+/// let stocks = Stocks::with_stores(vec![Arc::new(Logged(MemoryStock::new()))])?;
+/// assert!(stocks.open("10001", 10).await?.take("order-1", 1).await?.is_taken());
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 pub trait StockStore: fmt::Debug + Send + Sync {
-    /// Its name in messages.
+    /// Returns the store's name in messages.
     fn name(&self) -> &'static str;
 
-    /// The plan of an item: its version and its text, which means nothing to the store.
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>>;
+    /// Returns the plan of an item: a text that means nothing to the store.
+    fn plan(&self, item: &Name) -> Call<Option<String>>;
 
-    /// Writes a plan if the one that is there has the version before, or, for version 1, if there is none. Says whether
-    /// it was written. A plan with `keep` is forgotten that long after.
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool>;
+    /// Writes a plan in place of `before`, or where there is none, and returns whether it was written.
+    ///
+    /// It is not written if another text is there. No text is ever written twice, because it contains the
+    /// number of its sale and a version that grows; so a plan of a closed sale never replaces one of the next
+    /// sale. A plan with `keep` is forgotten after that time.
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool>;
 
-    /// Makes a step on a segment.
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer>;
+    /// Applies a step to a segment of a sale.
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer>;
 }
 
-/// Which segment of which item.
+/// Identifies a segment of an item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentId {
     /// The item.
@@ -42,7 +88,7 @@ pub struct SegmentId {
 /// The id of an order: any text of 1 to 128 bytes without control characters.
 pub type OrderId = Arc<str>;
 
-/// The id of stock on its way from one segment to another, or into the first: 120 bits, never used for anything else.
+/// The id of stock that moves from one segment to another, or into the first: 120 bits, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransferId(pub u128);
 
@@ -52,71 +98,72 @@ impl fmt::Display for TransferId {
     }
 }
 
-/// The fence of a segment that was closed: no plan has it.
+/// The fence of a closed segment: no mapping has that number.
 pub const CLOSED: u64 = (1 << 53) - 1;
 
-/// What can be asked of a segment.
+/// A step on a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Makes the segment, with its share of the stock. If it is there for the same sale nothing happens.
+    /// Creates the segment with its share of the stock. Does nothing if it exists for the same sale.
     Fill {
-        /// The sale: another one with the same name is not this one.
-        sale: u64,
         /// The number of the mapping that is in force.
         fence: u64,
         /// How many.
         n: u64,
     },
-    /// Takes from the segment for an order, all or nothing; 0 only asks how the order stands. Whoever goes by an older
-    /// mapping than the segment has seen is turned away, and a newer one is noted: so an order that was not found here
-    /// by a newer mapping is never taken here by an older.
+    /// Takes from the segment for an order, all or nothing; 0 only asks for the order's standing. A caller
+    /// with an older mapping than the segment has seen is rejected, and a newer mapping is recorded. So an
+    /// order that was not found here by a newer mapping is never taken here by an older one.
     Take {
-        /// The number of the mapping that the caller goes by.
+        /// The number of the caller's mapping, or [`CLOSED`]: then the segment must be closed; otherwise the
+        /// caller is rejected and nothing is taken. A take never closes a segment: only
+        /// [`Close`](Step::Close) does.
         fence: u64,
-        /// For whom.
+        /// The order.
         order: OrderId,
         /// How many.
         n: u64,
-        /// For how long only, unless it is confirmed.
+        /// For a reservation: how long it lasts unless it is confirmed.
         hold: Option<Duration>,
-        /// What is brought along, as by [`Bring`](Step::Bring), before anything else.
+        /// Stock that is brought in, as by [`Bring`](Step::Bring), before anything else.
         brings: Option<(TransferId, u64)>,
     },
-    /// Ends an order. Fenced as [`Take`](Step::Take).
+    /// Ends an order. Fenced like [`Take`](Step::Take).
     End {
-        /// The number of the mapping that the caller goes by.
+        /// The number of the caller's mapping, or [`CLOSED`].
         fence: u64,
-        /// Which.
+        /// The order.
         order: OrderId,
-        /// How.
+        /// How it ends.
         how: End,
     },
-    /// Takes stock out, as much as there is up to `n`, to be brought to another segment. Repeated, it says what it said.
+    /// Takes out up to `n`, to be brought to another segment. A repetition returns the same answer.
     Lend {
         /// Its id.
         transfer: TransferId,
-        /// How many at most.
+        /// The largest number to take out.
         n: u64,
-        /// The number of the segment it goes to. It may be brought nowhere else.
+        /// The number of the destination segment. The stock may not be brought to any other.
         to: u32,
     },
-    /// Brings stock in, once. Of 0 it only asks whether the transfer was brought.
+    /// Brings stock in, once. With 0, it only asks whether the transfer was brought.
     Bring {
         /// Its id.
         transfer: TransferId,
         /// How many.
         n: u64,
     },
-    /// What was lent has been brought. It is remembered, so that a late repetition lends nothing.
+    /// Records that what was lent has been brought. It is remembered, so that a late repetition lends
+    /// nothing.
     Settle {
         /// Its id.
         transfer: TransferId,
     },
-    /// Counts.
+    /// Counts the segment.
     Look,
-    /// Turns away whoever wants to take. Forgotten after `keep`.
+    /// Closes the segment: every take is rejected. The segment is forgotten after `keep`.
     Close {
-        /// For how long orders are still known.
+        /// How long orders remain known.
         keep: Duration,
     },
 }
@@ -124,50 +171,50 @@ pub enum Step {
 /// How an order ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// What it took comes back. An order that is not known is never taken from then on.
+    /// The items return. An unknown order is never taken from then on.
     GiveBack,
-    /// A reservation becomes a sale, unless it is over.
+    /// A reservation becomes a sale, unless it has expired.
     Confirm,
-    /// An order that is not known is never taken from then on. One that is known stays as it is.
+    /// An unknown order is never taken from then on. A known order stays as it is.
     Void,
 }
 
-/// How an order stands.
+/// The standing of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It took so many.
+    /// It took this number of items.
     Taken(u64),
-    /// It holds so many for a while.
+    /// It has reserved this number of items.
     Held(u64),
-    /// It took so many, and they came back.
+    /// It took this number of items, and they were returned.
     Returned(u64),
-    /// It was refused for good.
+    /// It was refused permanently.
     Void,
-    /// It is not known.
+    /// It is unknown.
     Unknown,
 }
 
-/// What a segment answers.
+/// The answer of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Done, now or before.
     Done,
-    /// How the order stands.
+    /// The standing of the order.
     Order(Standing),
-    /// There is not enough for the order.
+    /// There is not enough stock for the order.
     Short {
-        /// What there is.
+        /// The number of items in the segment.
         remaining: u64,
         /// How many transfers that were lent are not settled.
         pending: u64,
     },
-    /// The caller goes by an old mapping: this is the number of the one in force, or [`CLOSED`].
+    /// The caller has an old mapping: this is the number of the current one, or [`CLOSED`].
     Stale(u64),
     /// There is no such segment.
     Absent,
-    /// The segment belongs to another sale.
+    /// The segment belongs to another sale. Nothing was changed.
     OtherSale,
-    /// So many were lent.
+    /// The number that was lent.
     Lent {
         /// How many.
         n: u64,
@@ -180,30 +227,30 @@ pub enum Answer {
     Counts(Counts),
 }
 
-/// What is in a segment.
+/// The counts of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What there is to be taken.
+    /// Items that can be taken.
     pub remaining: u64,
-    /// Sold, without what was returned and what is held.
+    /// Items that are sold, without those returned or reserved.
     pub sold: u64,
-    /// Held by reservations.
+    /// Items that are reserved.
     pub held: u64,
-    /// Came back from orders, by hand or by the end of a reservation.
+    /// Items that orders returned, by a call or because a reservation expired.
     pub returned: u64,
-    /// Lent and not settled.
+    /// Transfers that were lent and are not settled.
     pub lent: Vec<Lent>,
 }
 
-/// Stock on its way.
+/// Stock that moves to another segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lent {
     /// Its id.
     pub transfer: TransferId,
     /// How many.
     pub n: u64,
-    /// Where to.
+    /// The number of the destination segment.
     pub to: u32,
-    /// For how long.
+    /// The time since it was lent.
     pub age: Duration,
 }

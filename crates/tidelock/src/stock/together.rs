@@ -28,6 +28,7 @@ const MOST: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct OrderStep {
     pub(crate) segment: SegmentId,
+    pub(crate) sale: u64,
     pub(crate) fence: u64,
     pub(crate) order: OrderId,
     /// A letter: `t` take, `g` give back, `c` confirm, `v` void.
@@ -40,7 +41,7 @@ pub(crate) struct OrderStep {
 
 impl OrderStep {
     /// Nothing for steps that are not on an order.
-    fn new(segment: &SegmentId, step: &Step) -> Option<Self> {
+    fn new(segment: &SegmentId, sale: u64, step: &Step) -> Option<Self> {
         let (fence, order, how, n, hold, brings) = match step {
             Step::Take { fence, order, n, hold, brings } => (fence, order, "t", *n, *hold, *brings),
             Step::End { fence, order, how: End::GiveBack } => (fence, order, "g", 0, None, None),
@@ -48,7 +49,16 @@ impl OrderStep {
             Step::End { fence, order, how: End::Void } => (fence, order, "v", 0, None, None),
             _ => return None,
         };
-        Some(Self { segment: segment.clone(), fence: *fence, order: order.clone(), how, n, hold, brings })
+        Some(Self {
+            segment: segment.clone(),
+            sale,
+            fence: *fence,
+            order: order.clone(),
+            how,
+            n,
+            hold,
+            brings,
+        })
     }
 }
 
@@ -66,12 +76,12 @@ struct Inner {
 
 #[derive(Default)]
 struct Line {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Queued>,
     is_served: bool,
 }
 
 /// A step, and who waits for its answer.
-struct Waiting {
+struct Queued {
     step: OrderStep,
     tell: oneshot::Sender<Result<Answer, Failure>>,
 }
@@ -90,8 +100,8 @@ impl Together {
     }
 
     /// Makes a take or an end, with others if there are any.
-    pub(crate) fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
-        let Some(step) = OrderStep::new(segment, step) else {
+    pub(crate) fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
+        let Some(step) = OrderStep::new(segment, sale, step) else {
             return Call::now(Err(Failure::denied(format!("{step:?} is not a step on an order"))));
         };
         let inner = Arc::clone(&self.0);
@@ -99,12 +109,12 @@ impl Together {
             let (tell, told) = oneshot::channel();
             let is_served = {
                 let mut line = inner.line();
-                line.waiting.push_back(Waiting { step, tell });
+                line.waiting.push_back(Queued { step, tell });
                 mem::replace(&mut line.is_served, true)
             };
             if !is_served {
-                // A task of its own: whoever came first may give up, and the others must not notice.
-                backends::attend(inner.serve());
+                // A task of its own: the buyer that came first may give up, and the others must not notice.
+                backends::shared::attend(inner.serve());
             }
             told.await.unwrap_or_else(|_| Err(Failure::unknown("the runtime of this client has ended")))
         })
@@ -126,13 +136,13 @@ impl Inner {
                 return;
             }
             self.ask(batch).await;
-            // Whoever has just been answered and is ready to ask again comes before the next call.
+            // A buyer that has just been answered and is ready to ask again comes before the next call.
             tokio::task::yield_now().await;
         }
     }
 
     /// Those who wait, as many as may go together. If there is nobody, nobody serves any more.
-    fn next(&self) -> Vec<Waiting> {
+    fn next(&self) -> Vec<Queued> {
         let mut line = self.line();
         let mut some = Vec::new();
         while some.len() < MOST
@@ -147,7 +157,7 @@ impl Inner {
         some
     }
 
-    async fn ask(&self, mut batch: Vec<Waiting>) {
+    async fn ask(&self, mut batch: Vec<Queued>) {
         batch.sort_by(|one, other| one.step.segment.cmp(&other.step.segment));
         let steps: Vec<_> = batch.iter().map(|one| one.step.clone()).collect();
         match self.answers(&steps).await {
@@ -172,8 +182,8 @@ impl Inner {
     }
 }
 
-/// Whoever gave up is not told.
-fn tell(batch: Vec<Waiting>, answers: impl IntoIterator<Item = Result<Answer, Failure>>) {
+/// A buyer that gave up is not told.
+fn tell(batch: Vec<Queued>, answers: impl IntoIterator<Item = Result<Answer, Failure>>) {
     for (one, answer) in batch.into_iter().zip(answers) {
         let _ = one.tell.send(answer);
     }
@@ -183,7 +193,7 @@ fn too_few() -> Failure {
     Failure::unknown("there are not as many answers as questions: is the schema of another version?")
 }
 
-/// Whoever serves may end with its runtime: then those who wait ask again, and one of them serves.
+/// The task that serves may end with its runtime: then those who wait ask again, and one of them serves.
 struct Serving<'a> {
     inner: &'a Inner,
     is_done: bool,

@@ -1,4 +1,4 @@
-//! Random operations against a store and against [`line`](crate::line): both must say the same.
+//! Random operations against a store and against [`line`](crate::model::line): both must say the same.
 //!
 //! A seed stands for one sequence of operations. [`run`] plays it with several clients of the store
 //! and, at the same time, with one [`Line`] for each name, and compares after every operation:
@@ -20,10 +20,10 @@ use super::{
 use crate::{
     Name,
     backend::{
-        Ask, Capacity, Claim, ClaimId, ClaimView, Entered, Leave, LockView, News, Refusal, Share, Standing,
-        What,
+        Ask, Capacity, Claim, ClaimId, ClaimView, Entered, Leave, Left, LockView, News, Refusal, Share,
+        Standing, What,
     },
-    line::{Effect, Line, StoreTime},
+    model::line::{Effect, Line, StoreTime},
 };
 
 const CLIENTS: usize = 3;
@@ -270,10 +270,13 @@ impl<'a> Play<'a> {
         // Anybody may put a claim out; only its client gives it back.
         let by =
             if matches!(why, Leave::Evicted(_)) { self.rng.below(CLIENTS as u64) as usize } else { *client };
-        self.clients[by].leave_as(&claim, why.clone()).await;
+        let left = self.clients[by].leave_as(&claim, why.clone()).await;
         let (at, mut effects) = (self.now(), Vec::new());
         let was_there = self.lines[line].line.leave(claim.id, why.clone(), at, &mut effects);
         self.known[index].is = Is::Over;
+        if left != Left::from_was_there(was_there) {
+            return differ(&format!("leave #{index}"), &left, &was_there);
+        }
         self.note("leave", index, (why, was_there));
         self.follow(line, effects).await
     }
@@ -388,10 +391,10 @@ impl<'a> Play<'a> {
     }
 }
 
-type Seen = (ClaimId, Share, Option<String>);
+type Standee = (ClaimId, Share, Option<String>);
 
 /// What people see, without times: who holds, whatever the order; who waits, in order.
-fn picture(view: &LockView) -> (Option<Capacity>, Vec<Seen>, Vec<Seen>) {
+fn picture(view: &LockView) -> (Option<Capacity>, Vec<Standee>, Vec<Standee>) {
     let seen = |claim: &ClaimView| (claim.id, claim.share, claim.owner.as_ref().map(ToString::to_string));
     let mut holders: Vec<_> = view.holders.iter().map(seen).collect();
     holders.sort_by_key(|(id, ..)| *id);

@@ -12,14 +12,14 @@
 
 use std::{collections::HashMap, fmt, time::Duration};
 
-use crate::{backend::Share, name::Name, token::Token};
+use crate::{backend::Share, model::name::Name, model::token::Token};
 
 /// One time that somebody got a lock. Times are on one clock for all; they never repeat.
 #[derive(Clone, Debug)]
 pub struct Hold {
     /// The lock.
     pub name: Name,
-    /// Whoever got it: the client.
+    /// The client that got it.
     pub client: usize,
     /// How much of it.
     pub share: Share,

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use crate::{
     backend::{ClaimId, LockView},
-    name::Name,
+    model::name::Name,
 };
 
 /// What was seen of the lines so far.
 #[derive(Debug, Default)]
 pub struct OrderWatch {
-    lines: BTreeMap<Name, Seen>,
+    lines: BTreeMap<Name, LineLog>,
     arrivals: u64,
 }
 
 /// What was seen of one line.
 #[derive(Debug, Default)]
-struct Seen {
+struct LineLog {
     /// When those who stand there now arrived.
     arrived: BTreeMap<ClaimId, u64>,
     /// Those who hold without a grant of their own.
@@ -32,7 +32,7 @@ impl OrderWatch {
     pub fn look(&mut self, view: &LockView) -> Result<(), String> {
         let seen = self.lines.entry(view.name.clone()).or_default();
         let all = || view.holders.iter().chain(&view.waiters);
-        // Whoever left and came back stands at the end.
+        // A claim that left and came back stands at the end.
         let here: BTreeSet<ClaimId> = all().map(|claim| claim.id).collect();
         seen.arrived.retain(|id, _| here.contains(id));
         seen.riders.retain(|id| here.contains(id));

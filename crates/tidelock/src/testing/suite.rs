@@ -43,14 +43,14 @@ use tokio::{
 use crate::{
     Guard, Locks, Name, Owner,
     backend::{
-        Abilities, Ask, Backend, Claim, ClaimId, ClientId, Entered, Grant, Leave, LockView, News, Place,
-        Scope, Share, Standing, What,
+        Abilities, Ask, Backend, Claim, ClaimId, ClientId, Entered, Grant, Leave, Left, LockView, News,
+        Place, Scope, Share, Standing, What,
     },
     clock::Clock,
-    defect::Defects,
 };
 
 pub use super::cases::all;
+use super::defect::Defects;
 
 /// A lease that no case outlives.
 pub const LONG_TTL: Duration = Duration::from_secs(120);
@@ -137,7 +137,7 @@ impl World {
     pub async fn client(&self) -> Locks {
         let id = ClientId::random();
         let backend = self.store.client(id).await;
-        Locks::on_clock(backend, id, self.clock.clone(), Defects::NONE)
+        Locks::on_clock(backend, self.clock.clone(), Defects::NONE)
     }
 
     /// Several clients.
@@ -236,6 +236,15 @@ impl World {
         let view = self.seen(name).await.expect("somebody holds it");
         let call = self.eyes.leave(&view.name, view.holders[0].id, Leave::evicted("by hand"));
         call.await.expect("the store answers");
+    }
+
+    /// Takes the first holder out as its own client would: it is not told.
+    ///
+    /// The lock must be detached, so that another client may do so on every store.
+    pub async fn take_out_holder(&self, name: &str) {
+        let view = self.seen(name).await.expect("somebody holds it");
+        let left = self.eyes.leave(&view.name, view.holders[0].id, Leave::Done).await;
+        assert_eq!(left.expect("the store answers"), Left::Removed);
     }
 
     /// Sleeps until every short lease that was not renewed is over.
@@ -385,9 +394,9 @@ impl Raw {
         self.leave_as(claim, Leave::Done).await;
     }
 
-    /// Gives a claim back, or puts it out.
-    pub async fn leave_as(&self, claim: &Claim, why: Leave) {
-        self.backend.leave(&claim.name, claim.id, why).await.expect("the store answers");
+    /// Gives a claim back, or puts it out, and says whether it was there.
+    pub async fn leave_as(&self, claim: &Claim, why: Leave) -> Left {
+        self.backend.leave(&claim.name, claim.id, why).await.expect("the store answers")
     }
 
     /// The next news, if any come within this time. Asks when it is told to, as the engine does.

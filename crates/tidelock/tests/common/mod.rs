@@ -12,12 +12,14 @@ use std::{
 use tidelock::{
     Locks, Name,
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, LockView, News, Scope,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, News, Scope,
         Standing,
     },
-    clock::Clock,
-    defect::Defects,
-    testing::faulty::{Faults, FaultyStore},
+    testing::{
+        Clock,
+        defect::Defects,
+        faulty::{Faults, FaultyStore},
+    },
 };
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);
@@ -54,7 +56,7 @@ pub(crate) fn client(store: &Arc<FaultyStore>, number: u64) -> Client {
     let (id, clock) = (ClientId::from_u64(number), Clock::driven(0));
     let calls = Arc::new(Calls::default());
     let backend = Counted { inner: store.connect(id), calls: Arc::clone(&calls) };
-    let locks = Locks::on_clock(Arc::new(backend), id, clock.clone(), Defects::NONE);
+    let locks = Locks::on_clock(Arc::new(backend), clock.clone(), Defects::NONE);
     Client { locks, id, clock, calls }
 }
 
@@ -92,6 +94,10 @@ impl Backend for Counted {
         self.inner.abilities()
     }
 
+    fn client_id(&self) -> ClientId {
+        self.inner.client_id()
+    }
+
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
         self.calls.enter.fetch_add(1, Ordering::SeqCst);
         self.inner.enter(claim, ask)
@@ -107,7 +113,7 @@ impl Backend for Counted {
         self.inner.renew(claims)
     }
 
-    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left> {
         self.calls.leave.fetch_add(1, Ordering::SeqCst);
         self.inner.leave(name, id, why)
     }

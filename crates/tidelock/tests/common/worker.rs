@@ -79,15 +79,22 @@ impl Worker {
         drop(self.child.stdin.take());
     }
 
+    /// Waits until a worker that is done has ended: until then it has its session.
+    pub(crate) fn end(mut self) {
+        self.child.wait().unwrap();
+    }
+
     /// Waits until the worker says something that begins so, and gives the rest.
     pub(crate) fn hear(&mut self, beginning: &str) -> String {
+        let mut heard = Vec::new();
         for line in self.said.by_ref() {
             let line = line.unwrap();
             if let Some(rest) = line.strip_prefix('@').and_then(|line| line.strip_prefix(beginning)) {
                 return rest.trim().to_owned();
             }
+            heard.push(line);
         }
-        panic!("the worker ended without saying {beginning:?}")
+        panic!("the worker ended without saying {beginning:?}, but: {heard:?}")
     }
 
     /// Waits until the worker is stopped.

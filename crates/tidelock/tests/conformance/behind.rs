@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tidelock::{
     Name,
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, Entered, Failure, Leave, LockView, News, Scope, Share,
-        Standing, What,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
+        News, Scope, Share, Standing, What,
     },
 };
 
@@ -18,6 +18,8 @@ pub(crate) enum Way {
     Far,
     /// A network, and a store that says only that a claim should ask, before anything else arrives.
     Asks,
+    /// A namespace.
+    Namespaced,
     /// Something that makes a mistake on purpose.
     Wrong(Mistake),
 }
@@ -41,9 +43,9 @@ pub(crate) enum Mistake {
     AnswersReversed,
     /// Every grant has the same epoch.
     EpochStandsStill,
-    /// Whoever is put out is not told.
+    /// A claim that is evicted is not told.
     EvictionSilent,
-    /// Whoever becomes a holder is not told.
+    /// A claim that becomes a holder is not told.
     GrantSilent,
     /// Some claims that leave stay.
     LeaveForgotten,
@@ -130,7 +132,7 @@ impl Behind {
         Ok(match self.inner.enter(claim, Ask::Queue).await? {
             Entered::Held(grant) => Standing::Held(grant),
             Entered::Waiting(place) => Standing::Waiting(place),
-            Entered::Busy | Entered::Refused(_) => Standing::Gone,
+            _ => Standing::Gone,
         })
     }
 }
@@ -138,6 +140,10 @@ impl Behind {
 impl Backend for Behind {
     fn abilities(&self) -> &Abilities {
         self.inner.abilities()
+    }
+
+    fn client_id(&self) -> ClientId {
+        self.inner.client_id()
     }
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
@@ -191,16 +197,15 @@ impl Backend for Behind {
         })
     }
 
-    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left> {
         let (this, name) = (self.clone(), self.fold(name));
         let why = if self.does(Mistake::EvictionSilent) { Leave::Done } else { why };
         Call::later(async move {
             this.travel().await;
-            if !this.does(Mistake::LeaveForgotten) || !id.serial().is_multiple_of(3) {
-                this.inner.leave(&name, id, why).await?;
-            }
+            let forgotten = this.does(Mistake::LeaveForgotten) && id.serial().is_multiple_of(3);
+            let left = if forgotten { Left::Removed } else { this.inner.leave(&name, id, why).await? };
             this.travel().await;
-            Ok(())
+            Ok(left)
         })
     }
 

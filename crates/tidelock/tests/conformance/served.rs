@@ -11,8 +11,7 @@ use std::{
 
 use tidelock::{
     backend::{Backend, ClientId, Failure},
-    clock::Clock,
-    testing::suite::Store,
+    testing::{Clock, suite::Store},
 };
 
 type Client = Pin<Box<dyn Future<Output = Arc<dyn Backend>> + Send>>;
@@ -27,6 +26,10 @@ pub(crate) struct Served {
 }
 
 /// The number of a trial, by which its locks differ from those of others.
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "postgres", feature = "redis", feature = "zookeeper")),
+    allow(dead_code, reason = "a database is shared by all trials")
+)]
 pub(crate) fn number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)

@@ -38,9 +38,9 @@ fn open(name: &'static str, url: &str) -> Arc<dyn Store> {
         name,
         url: format!("{url}/trials/{}", number()),
         short_ttl: SHORT_TTL,
-        connect: |url, _| {
+        connect: |url, id| {
             let config = ZookeeperConfig::from_url(&url).expect("a URL");
-            client(ZookeeperBackend::connect(config))
+            client(ZookeeperBackend::connect(config, id))
         },
     })
 }

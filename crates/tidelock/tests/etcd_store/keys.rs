@@ -1,9 +1,13 @@
 //! Keys and leases that somebody else deletes, and history that is compacted.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use test_servers::{Proxy, Server};
-use tidelock::{LockState, Locks};
+use test_servers::{Etcd, Proxy, Server};
+use tidelock::{
+    LockState, Locks, Name,
+    backend::{Ask, Backend, Claim, ClaimId, ClientId, Entered, Leave, Left, Share},
+    backends::etcd::{EtcdBackend, EtcdConfig},
+};
 
 use crate::support::{
     LONG, NAME, Place, eventually, got, held_and_waited_for, shared, until_idle, until_waiting, waiter,
@@ -17,19 +21,22 @@ trials! {
     a_lease_that_ended_while_nothing_was_held_is_no_harm,
     a_lock_without_renewal_has_a_lease_of_its_own,
     many_locks_share_one_lease_and_few_keep_alives,
+    a_leave_says_whether_the_claim_was_there,
 }
 
 fn keys(place: &Place) -> Vec<String> {
     let keys = shared().ask(&["get", "--prefix", "--keys-only", &place.prefix]).unwrap();
-    keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    // The base of epochs is for good.
+    let is_claim = |key: &&str| !key.is_empty() && !key.ends_with("%epoch");
+    keys.lines().filter(is_claim).map(str::to_owned).collect()
 }
 
 /// The leases of the keys of a place, in hexadecimal digits.
 fn leases(place: &Place) -> Vec<String> {
     let fields = shared().ask(&["get", "--prefix", "-w", "fields", &place.prefix]).unwrap();
     let numbers = fields.lines().filter_map(|line| line.strip_prefix("\"Lease\" : "));
-    let mut leases: Vec<_> =
-        numbers.map(|number| format!("{:x}", number.trim().parse::<i64>().unwrap())).collect();
+    let numbers = numbers.map(|number| number.trim().parse::<i64>().unwrap()).filter(|lease| *lease != 0);
+    let mut leases: Vec<_> = numbers.map(|number| format!("{number:x}")).collect();
     leases.sort();
     leases.dedup();
     leases
@@ -62,9 +69,12 @@ async fn a_key_deleted_by_hand_is_heard_at_once_by_a_holder_and_by_a_waiter() {
     let waiting = waiter(&other, NAME, LONG);
     until_waiting(&other, NAME, 1).await;
     let place_of = |view: &tidelock::backend::LockView| view.waiters.first().map(|claim| claim.id);
-    let first = place_of(&locks.look(&[NAME]).await.unwrap()[0]);
+    let seen = locks.look(&[NAME]).await.unwrap().remove(0);
+    let first = place_of(&seen);
     let key_of = |locks: &Locks| {
-        let client = format!("/{:?}-", locks.client_id());
+        let mut claims = seen.holders.iter().chain(&seen.waiters);
+        let own = claims.find(|claim| locks.is_own(claim.id)).expect("a claim of this client");
+        let client = format!("/{:?}-", own.id.client());
         keys(&place).into_iter().find(|key| key.contains(&client)).expect("a key of this client")
     };
     shared().ask(&["del", &key_of(&other)]).unwrap();
@@ -76,10 +86,12 @@ async fn a_key_deleted_by_hand_is_heard_at_once_by_a_holder_and_by_a_waiter() {
     until_idle(&locks, NAME).await;
 }
 
-/// What the watch would begin with is not there any more.
+/// What the watch would begin with is not there any more. On a server of its own: Go's package gives up
+/// when the history that it waits for is compacted.
 async fn a_waiter_gets_the_lock_after_a_compaction() {
-    let place = Place::shared();
-    let proxy = Proxy::start(shared().addr()).unwrap();
+    let server = Etcd::new().start().unwrap();
+    let place = Place::at(&server);
+    let proxy = Proxy::start(server.addr()).unwrap();
     let (locks, other) = (place.connect().await, place.behind(&proxy).connect().await);
     for cut in [false, true] {
         let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
@@ -89,7 +101,7 @@ async fn a_waiter_gets_the_lock_after_a_compaction() {
         // Somebody else writes a lot, and all of it is forgotten.
         let mut revision = String::new();
         for n in 0..20 {
-            let fields = shared().ask(&["put", "something else", &n.to_string(), "-w", "fields"]).unwrap();
+            let fields = server.ask(&["put", "something else", &n.to_string(), "-w", "fields"]).unwrap();
             revision = fields
                 .lines()
                 .find_map(|line| line.strip_prefix("\"Revision\" : "))
@@ -97,7 +109,7 @@ async fn a_waiter_gets_the_lock_after_a_compaction() {
                 .trim()
                 .to_owned();
         }
-        shared().ask(&["compaction", &revision]).unwrap();
+        server.ask(&["compaction", &revision]).unwrap();
         if cut {
             // While it was away: only reading can tell.
             guard.release().await.unwrap();
@@ -148,7 +160,7 @@ async fn a_lock_without_renewal_has_a_lease_of_its_own() {
 
 async fn many_locks_share_one_lease_and_few_keep_alives() {
     const LOCKS: usize = 500;
-    let server = test_servers::Etcd::new().start().unwrap();
+    let server = Etcd::new().start().unwrap();
     let locks = Place::on(server.url()).connect().await;
     let mut guards = Vec::new();
     for n in 0..LOCKS {
@@ -176,4 +188,27 @@ fn keep_alives(server: &Server) -> u64 {
         line.starts_with("grpc_server_msg_received_total") && line.contains("grpc_method=\"LeaseKeepAlive\"")
     });
     line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
+}
+
+/// What a holder is told when it gives back a lock whose key is not there any more.
+async fn a_leave_says_whether_the_claim_was_there() {
+    let place = Place::shared();
+    let config = EtcdConfig::from_url(&place.url()).unwrap();
+    let id = ClientId::from_u64(7);
+    let backend = EtcdBackend::connect(config, id).await.unwrap();
+    for (number, by_hand) in [(1, false), (2, true)] {
+        let claim = Arc::new(
+            Claim::new(ClaimId::new(id, number), Name::new(NAME).unwrap(), Share::Exclusive, LONG)
+                .label("test"),
+        );
+        assert!(matches!(backend.enter(&claim, Ask::Queue).await.unwrap(), Entered::Held(_)));
+        if by_hand {
+            shared().ask(&["del", &keys(&place)[0]]).unwrap();
+        }
+        let left = backend.leave(&claim.name, claim.id, Leave::Done).await.unwrap();
+        assert_eq!(left, Left::from_was_there(!by_hand));
+        // A second one finds nothing.
+        let again = backend.leave(&claim.name, claim.id, Leave::Done).await.unwrap();
+        assert_eq!(again, Left::Absent);
+    }
 }

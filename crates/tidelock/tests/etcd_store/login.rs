@@ -28,7 +28,7 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
     // No login at all is noticed with the first question about a lock.
     let stranger = Place::on(&format!("etcd://{}", server.addr())).connect().await;
     let error = stranger.mutex(NAME).lock().await.unwrap_err();
-    assert!(error.is_denied() && error.to_string().contains("mend user and password"), "{error}");
+    assert!(error.is_denied() && error.to_string().contains("correct the user and password"), "{error}");
 }
 
 /// The server forgets what was not used for two seconds.
@@ -60,7 +60,7 @@ async fn who_trusts_the_authority_of_the_server_gets_locks() {
 async fn a_server_of_another_authority_is_refused() {
     let server = Etcd::new().tls().start().unwrap();
     login::is_refused_by_who_trusts_another(&server, Error::is_denied).await;
-    // And whoever does not speak TLS is not understood.
+    // And a client that does not speak TLS is not understood.
     let error = refusal(&Place::on(&format!("etcd://{}", server.addr()))).await;
     assert!(error.is_unavailable(), "{error}");
 }
@@ -74,7 +74,7 @@ async fn a_server_that_asks_for_a_certificate_serves_those_who_have_one() {
 async fn nobody_at_the_address_is_said_and_the_next_address_is_tried() {
     let server = Etcd::new().start().unwrap();
     let error = refusal(&Place::on(&format!("etcd://{}", nobody()))).await;
-    assert!(error.is_unavailable() && error.to_string().contains("mend host and port"), "{error}");
+    assert!(error.is_unavailable() && error.to_string().contains("correct the host and port"), "{error}");
     Place::on(&format!("etcd://{},{}", nobody(), server.addr())).serves().await;
 }
 

@@ -11,7 +11,9 @@ use std::{
 use tidelock::{LockState, Locks};
 
 use super::{
-    LONG, NAME, within,
+    LONG, NAME,
+    namespaces::skipped,
+    within,
     worker::{Folder, Worker},
 };
 
@@ -113,9 +115,33 @@ async fn a_removed_directory_loses_locks_and_grants_none() {
     assert!(loss.is_lost() && guard.state() == LockState::Lost, "{loss}");
     let error = locks.mutex(NAME).lock().await.unwrap_err();
     assert!(error.is_denied() && error.to_string().contains("removed"), "{error}");
-    second.release().await.unwrap();
-    // Whoever connects again begins anew.
+    drop(second);
+    // A client that connects again begins anew.
     folder.connect().await.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_was_moved_away_grants_nothing_any_more() {
+    let folder = Folder::new();
+    let locks = folder.connect().await;
+    locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    fs::rename(folder.locks(), folder.0.join("elsewhere")).unwrap();
+    let other = folder.connect().await;
+    let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    let refused = async {
+        // It is looked at every 10 ms: until then a grant in the files that were moved is possible.
+        loop {
+            match locks.mutex(NAME).try_lock().await {
+                Err(error) => break error,
+                Ok(granted) => drop(granted),
+            }
+        }
+    };
+    let error = within("the client notices", refused).await;
+    assert!(error.is_denied() && error.to_string().contains("replaced"), "{error}");
+    assert!(locks.mutex(NAME).try_lock().await.unwrap_err().is_denied(), "and it stays so");
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
 }
 
 #[tokio::test]
@@ -127,6 +153,8 @@ async fn directories_that_cannot_be_used_get_one_clear_sentence() {
         (format!("file:{}/file", folder.0.display()), "cannot make the directory"),
         (format!("file:{}/{}", folder.0.display(), "x".repeat(100)), "use a shorter one"),
         ("file:/tmp".to_owned(), "use one of your own"),
+        #[cfg(target_os = "linux")]
+        ("file:/proc/self".to_owned(), "(proc) that is not known to be local"),
     ] {
         let error = Locks::connect(&url).await.unwrap_err();
         assert!(error.is_denied(), "{url}: {error}");
@@ -142,7 +170,7 @@ async fn a_writer_that_stands_still_is_named() {
     locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
     let writer = File::open(shards(&folder.locks()).remove(0)).unwrap();
     writer.lock().unwrap();
-    let error = locks.mutex(NAME).lock().await.unwrap_err();
+    let error = locks.mutex(NAME).fail_fast(true).lock().await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     if cfg!(target_os = "linux") {
         assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
@@ -159,7 +187,7 @@ async fn another_user_is_refused() {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     let Ok(mut worker) = Worker::start_as(&folder, "hold", LONG, Some(65_534)) else {
-        return println!("skipped: only root can become another user who can run this test");
+        return skipped("only root can become another user who can run this test");
     };
     assert!(worker.hear("refused").contains("belongs to user"));
 }
@@ -190,7 +218,7 @@ impl Drop for Disk {
 async fn a_full_disk_is_an_error_and_what_is_held_can_be_given_back() {
     let folder = Folder::new();
     let Some(disk) = Disk::mount(&folder) else {
-        return println!("skipped: mounting a small tmpfs needs root");
+        return skipped("mounting a small tmpfs needs root");
     };
     let (locks, other) = (folder.connect().await, folder.connect().await);
     let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();

@@ -67,7 +67,7 @@ async fn figures() {
         among.push(pairs(&mutex).await);
     }
     let begun = Instant::now();
-    let seen = locks.look(&[]).await.unwrap().len();
+    let seen = locks.look_all().await.unwrap().len();
     let looked = begun.elapsed();
     let size: u64 =
         fs::read_dir(folder.locks()).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();

@@ -66,7 +66,7 @@ async fn a_process_killed_while_it_gives_a_lock_back_lets_the_next_in_at_once() 
         let guard = within(fault, waiter).await.unwrap();
         assert!(guard.token().get() > before, "{fault}");
         guard.release().await.unwrap();
-        assert_eq!(locks.look(&[]).await.unwrap(), [], "{fault}");
+        assert_eq!(locks.look_all().await.unwrap(), [], "{fault}");
     }
 }
 
@@ -87,7 +87,7 @@ async fn a_process_stopped_inside_a_change_holds_up_its_shard_only_and_is_named(
         until(&locks, NAME, |view| view.waiters.len() == 1).await;
         stops.tell();
         stops.wait_until_stopped();
-        let error = within(fault, locks.mutex(NAME).lock()).await.unwrap_err();
+        let error = within(fault, locks.mutex(NAME).fail_fast(true).lock()).await.unwrap_err();
         assert!(error.is_unavailable(), "{error}");
         if cfg!(target_os = "linux") {
             assert!(error.to_string().contains(&format!("process {} ", stops.child.id())), "{error}");
@@ -117,7 +117,7 @@ fn a_storm_of_deaths_inside_changes_leaves_no_overlap_and_tokens_grow() {
         let point = ["half-written", "written", "unrung"][random(3) as usize];
         Worker::start_with_fault(&folder, job, LONG, &format!("{point}:kill:{}", 1 + random(40)))
     };
-    // Two die by themselves and two are killed; whoever is dead is replaced.
+    // Two kill themselves within a change and two are killed; the dead ones are replaced.
     let mut doomed = [start_doomed(&mut random), start_doomed(&mut random)];
     let mut killed = [(); 2].map(|()| Worker::start(&folder, job, LONG));
     let (mut inside, mut outside) = (0, 0);

@@ -81,6 +81,6 @@ fn eight_processes_sell_each_item_once() {
 
 #[test]
 fn sellers_killed_in_the_middle_of_a_sale_sell_nothing_twice() {
-    // Whoever dies takes the item in its hands with it. Early enough for all of them to get there.
+    // A buyer that dies takes the item in its hands with it. Early enough for all buyers to get there.
     assert_eq!(sell_out([1, 5, 0, 10, 0, 15, 20, 0]), STOCK - 5);
 }

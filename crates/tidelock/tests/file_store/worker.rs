@@ -10,13 +10,17 @@ use std::{
     time::Duration,
 };
 
-use tidelock::{Locks, backend::ClientId, clock::Clock};
+use rustix::time::{ClockId, clock_gettime};
+use tidelock::{Locks, backend::ClientId};
 
-use super::sale;
+use super::{ends, limits, sale};
 pub(crate) use crate::process::{Job, Worker, say};
 
 /// The lock that workers share.
 pub(crate) const NAME: &str = "the lock";
+
+/// For workers that are not to use the directory of the test.
+pub(crate) const URL: &str = "TIDELOCK_TEST_URL";
 
 /// A directory for one test, removed with it.
 #[derive(Debug)]
@@ -83,14 +87,23 @@ impl Worker {
 pub(crate) fn work() {
     let Some(job) = Job::of_this_process() else { return };
     let (folder, ttl) = (PathBuf::from(&job.place), job.ttl);
+    if let ("end", how) = job.words() {
+        return ends::end(&format!("file:{}", folder.join("locks").display()), ttl, how);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let locks = match Locks::connect(&format!("file:{}", folder.join("locks").display())).await {
+        let url = std::env::var(URL).unwrap_or_else(|_| format!("file:{}", folder.join("locks").display()));
+        let locks = match Locks::connect(&url).await {
             Ok(locks) => locks,
             Err(error) => return say(&format!("refused {error}")),
         };
         match job.words() {
             ("hold", _) => hold(&locks, ttl).await,
+            ("try", _) => try_once(&locks, ttl).await,
+            ("ticket", _) => leave_behind(&locks, ttl).await,
+            ("exhausted", _) => limits::hold_without_descriptors(&locks, ttl).await,
+            ("exhausted-waiter", _) => limits::wait_without_descriptors(&locks, ttl).await,
+            ("starved", _) => limits::hold_without_memory(&locks, ttl).await,
             ("read", _) => read_until_told(&locks, ttl).await,
             ("pass", _) => hold_until_told(&locks, ttl).await,
             ("turns", n) => turns(&locks, ttl, n.parse().unwrap()).await,
@@ -112,8 +125,28 @@ async fn hold(locks: &Locks, ttl: Duration) {
     std::future::pending().await
 }
 
+/// Takes the lock if it is free, and holds it until it is told to give it back.
+async fn try_once(locks: &Locks, ttl: Duration) {
+    match locks.mutex(NAME).ttl(ttl).try_lock().await.unwrap() {
+        None => say("busy"),
+        Some(guard) => {
+            say(&format!("held {}", guard.token()));
+            told().await;
+            guard.release().await.unwrap();
+            say("done");
+        }
+    }
+}
+
+/// Takes the lock and leaves it to the owner of its ticket.
+async fn leave_behind(locks: &Locks, ttl: Duration) {
+    let guard = locks.mutex(NAME).ttl(ttl).detached(true).lock().await.unwrap();
+    let ticket = guard.leave_behind().unwrap();
+    say(&format!("ticket {ticket}"));
+}
+
 /// Resolves when the test says so.
-async fn told() {
+pub(crate) async fn told() {
     let (tell, hear) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || tell.send(std::io::stdin().read_line(&mut String::new()).unwrap()));
     hear.await.unwrap();
@@ -139,11 +172,11 @@ async fn read_until_told(locks: &Locks, ttl: Duration) {
 
 /// Takes the lock as often as it gets it within so many seconds, beginning when it is told.
 async fn grants(locks: &Locks, ttl: Duration, seconds: u64) {
-    let (clock, mutex) = (Clock::machine(), locks.mutex(NAME).ttl(ttl));
+    let mutex = locks.mutex(NAME).ttl(ttl);
     say("ready");
     told().await;
-    let (end, mut grants) = (clock.now() + Duration::from_secs(seconds), 0_u32);
-    while clock.now() < end {
+    let (end, mut grants) = (now() + Duration::from_secs(seconds), 0_u32);
+    while now() < end {
         mutex.lock().await.unwrap().release().await.unwrap();
         grants += 1;
     }
@@ -153,12 +186,12 @@ async fn grants(locks: &Locks, ttl: Duration, seconds: u64) {
 /// Takes the lock again and again, and does nothing with it. Says how long the longest wait was: a bell
 /// that was lost shows as two seconds.
 async fn turns(locks: &Locks, ttl: Duration, turns: usize) {
-    let (clock, mut longest) = (Clock::machine(), Duration::ZERO);
+    let mut longest = Duration::ZERO;
     let mutex = locks.mutex(NAME).ttl(ttl);
     for _ in 0..turns {
-        let asked = clock.now();
+        let asked = now();
         let guard = mutex.lock().await.unwrap();
-        longest = longest.max(clock.now().since(asked));
+        longest = longest.max(now() - asked);
         guard.release().await.unwrap();
     }
     say(&format!("done {longest:?}"));
@@ -166,7 +199,6 @@ async fn turns(locks: &Locks, ttl: Duration, turns: usize) {
 
 /// Takes the lock again and again, and writes down what it saw.
 async fn rounds(locks: &Locks, folder: &Path, ttl: Duration, rounds: usize) {
-    let clock = Clock::machine();
     let path = folder.join(format!("history-{:?}", ClientId::random()));
     let mut history = OpenOptions::new().create(true).append(true).open(path).unwrap();
     // One write each, so that a kill leaves whole lines.
@@ -174,23 +206,29 @@ async fn rounds(locks: &Locks, folder: &Path, ttl: Duration, rounds: usize) {
     let mutex = locks.mutex(NAME).ttl(ttl);
     for _ in 0..rounds {
         let guard = mutex.lock().await.unwrap();
-        let got = clock.now().as_nanos();
+        let got = now().as_nanos();
         let token = guard.token();
         note(format!("got {token} {got} {}\n", guard.is_held()));
-        // A resource that is not safe by itself: whoever overlaps loses a count.
+        // A resource that is not safe on its own: workers that overlap lose a count.
         let (count, fence) = read(folder);
         if fence >= token.get() {
             note(format!("old {fence}\n"));
         }
         fs::write(folder.join("count.new"), format!("{} {token}", count + 1)).unwrap();
         fs::rename(folder.join("count.new"), folder.join("count")).unwrap();
-        note(format!("used {}\n", clock.now().as_nanos()));
+        note(format!("used {}\n", now().as_nanos()));
         guard.release().await.unwrap();
     }
     say("done");
 }
 
-/// The count, and the token of whoever counted last.
+/// The time by a clock that all processes of the machine share.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// The count, and the token of the last that counted.
 pub(crate) fn read(folder: &Path) -> (u64, u64) {
     let text = fs::read_to_string(folder.join("count")).unwrap_or_default();
     let (count, fence) = text.split_once(' ').unwrap_or(("0", "0"));

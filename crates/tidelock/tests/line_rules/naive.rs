@@ -8,8 +8,7 @@ use tidelock::{
         Ask, Capacity, Claim, ClaimId, ClaimView, Entered, Grant, Leave, LockView, Place, Refusal, Share,
         Standing, What,
     },
-    clock::Moment,
-    line::{Effect, Line, StoreTime},
+    line::{Effect, Line, Moment, StoreTime},
 };
 
 pub(crate) fn name() -> Name {
@@ -69,7 +68,7 @@ impl Naive {
     }
 
     fn grant(&self, claim: &Claim, epoch: u64) -> Grant {
-        Grant { epoch, ttl: claim.ttl, waiting: (self.spots.len() - self.held()) as u32 }
+        Grant::new(epoch, claim.ttl, (self.spots.len() - self.held()) as u32)
     }
 
     fn standing(&self, id: ClaimId, at: StoreTime) -> Standing {
@@ -80,7 +79,7 @@ impl Naive {
         }
         let holders = self.spots[..self.held()].iter();
         let lapse_in = holders.map(|holder| holder.lapses.since(at.lease)).min();
-        Standing::Waiting(Place { ahead: index as u32, lapse_in: lapse_in.filter(|_| index == self.held()) })
+        Standing::Waiting(Place::new(index as u32, lapse_in.filter(|_| index == self.held())))
     }
 
     fn advance(&mut self, at: StoreTime, effects: &mut Vec<Effect>) {
@@ -122,7 +121,7 @@ impl Rules for Naive {
         match self.renew(claim.id, at, effects) {
             Standing::Held(grant) => return Entered::Held(grant),
             Standing::Waiting(place) => return Entered::Waiting(place),
-            Standing::Gone | Standing::Unknown => {}
+            _ => {}
         }
         if let (Some(asked), Some(agreed)) = (claim.share.capacity(), self.capacity())
             && asked != agreed
@@ -146,12 +145,12 @@ impl Rules for Naive {
             return Entered::Busy;
         }
         self.spots.push(spot(None));
-        // Whoever holds at once hears it as the answer.
+        // A claim that holds at once hears it as the answer.
         self.advance(at, &mut Vec::new());
         match self.standing(claim.id, at) {
             Standing::Held(grant) => Entered::Held(grant),
             Standing::Waiting(place) => Entered::Waiting(place),
-            Standing::Gone | Standing::Unknown => unreachable!("it was just put there"),
+            _ => unreachable!("it was just put there"),
         }
     }
 
@@ -206,5 +205,6 @@ pub(crate) fn fits(taken: &[Share], share: Share) -> bool {
         _ if taken.contains(&Share::Exclusive) => false,
         Share::Shared => true,
         Share::Permits { n, of } => taken.iter().map(|share| share.weight()).sum::<u32>() + n <= of,
+        _ => unreachable!("no other share is played"),
     }
 }

@@ -6,8 +6,7 @@ use proptest::prelude::{Strategy, any, prop};
 use tidelock::{
     Owner,
     backend::{Ask, Claim, ClaimId, ClientId, Entered, Leave, LockView, Share, Standing},
-    clock::Moment,
-    line::{Effect, StoreTime},
+    line::{Effect, Moment, StoreTime},
 };
 
 use crate::naive::{Rules, name};
@@ -130,17 +129,16 @@ impl<R: Rules + Default> Player<R> {
 
 impl<R: Rules> Player<R> {
     fn make(&mut self, share: Share, owner: Option<u8>, ttl: u64) -> Arc<Claim> {
-        let claim = Arc::new(Claim {
-            id: ClaimId::new(ClientId::from_u64(1), self.claims.len() as u64),
-            name: name(),
-            share,
-            owner: owner.map(|owner| Owner::new(&format!("owner-{owner}")).expect("an owner")),
-            ttl: Duration::from_millis(ttl),
-            label: "test".into(),
-            detached: false,
-            writes: false,
-            auto_renew: true,
-        });
+        let claim = Arc::new(
+            Claim::new(
+                ClaimId::new(ClientId::from_u64(1), self.claims.len() as u64),
+                name(),
+                share,
+                Duration::from_millis(ttl),
+            )
+            .owner(owner.map(|owner| Owner::new(&format!("owner-{owner}")).expect("an owner")))
+            .label("test"),
+        );
         self.claims.push(Arc::clone(&claim));
         claim
     }

@@ -7,8 +7,8 @@ use test_servers::MariaDb;
 use crate::{
     sql,
     support::{
-        LONG, NAME, Place, eventually, got, hand_over, held_and_waited_for, is_one_sentence, report, shared,
-        until_idle, waiter, within,
+        LONG, NAME, Place, eventually, got, hand_over, held_and_waited_for, is_one_sentence, pass_on, report,
+        shared, until_idle, waiter, within,
     },
 };
 
@@ -19,6 +19,8 @@ trials! {
     a_full_server_is_said_and_asked_again,
     renewals_of_many_lines_at_once_wait_for_nobody_in_a_circle,
     who_keeps_a_line_locked_delays_others_and_breaks_nothing,
+    a_call_that_an_administrator_ends_leaves_no_transaction_open_for_the_next_grant,
+    a_client_whose_bell_somebody_else_has_asks_instead,
 }
 
 /// Kills all connections to the database of a place but that of who asks.
@@ -78,16 +80,13 @@ async fn a_waiter_is_woken_not_found_by_asking() {
     assert_eq!(locks.concerns(), [] as [String; 0]);
 }
 
-/// The procedures of one user, run by another who made its own to listen: nobody may wake it.
 async fn a_listener_that_cannot_be_woken_asks_and_says_so() {
     let place = Place::shared();
     drop(place.connect().await);
-    // As where a proxy hides the numbers of connections: those that are known are nobody's.
+    // As where a proxy hides who has which connection: nobody is found.
     place.ask(
         &shared(),
-        "DROP PROCEDURE tidelock_attend; \
-         CREATE PROCEDURE tidelock_attend(p_client BIGINT UNSIGNED) \
-           REPLACE INTO tidelock_listeners VALUES (p_client, @@server_id, 4000000000, 0)",
+        "DROP PROCEDURE tidelock_ring; CREATE PROCEDURE tidelock_ring(p_bells MEDIUMTEXT) DO 0",
     );
     let (locks, other) = (place.connect().await, place.connect().await);
     eventually("it is noticed", || locks.concerns().iter().any(|concern| concern.contains("KILL QUERY")))
@@ -173,4 +172,59 @@ async fn until_locked(place: &Place) {
     );
     let server = shared();
     eventually("the row is locked", || place.ask(&server, &asleep) == "1").await;
+}
+
+/// A renewal waits for a row in its transaction, and its statement is ended there.
+async fn a_call_that_an_administrator_ends_leaves_no_transaction_open_for_the_next_grant() {
+    let (server, place) = (shared(), Place::shared());
+    let (locks, other) = (place.connect().await, place.connect().await);
+    locks.mutex("next").lock().await.unwrap().release().await.unwrap();
+    let guard = locks.mutex(NAME).ttl(Duration::from_secs(9)).lock().await.unwrap();
+    let mut person = server.client();
+    let hold = format!(
+        "USE {}; START TRANSACTION; SELECT name FROM tidelock_lines WHERE name = '{NAME}' FOR UPDATE; SELECT SLEEP(30)",
+        place.prefix
+    );
+    let mut person = person.args(["-e", &hold]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let waiting = format!(
+        "SELECT id FROM information_schema.processlist WHERE db = '{}' AND info LIKE 'SELECT many, client%FOR UPDATE'",
+        place.prefix
+    );
+    eventually("a renewal waits, and is ended", || {
+        let id = place.ask(&server, &waiting);
+        !id.is_empty() && server.ask(&["-e", &format!("KILL QUERY {id}")]).is_ok()
+    })
+    .await;
+    person.kill().unwrap();
+    person.wait().unwrap();
+    let next = within("it is granted", locks.mutex("next").ttl(LONG).lock()).await.unwrap();
+    let seen = other.look(&["next"]).await.unwrap();
+    assert_eq!(seen.len(), 1, "what was answered is committed");
+    assert!(other.mutex("next").try_lock().await.unwrap().is_none());
+    next.release().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// As a connection that is gone and that the server still has: somebody has the lock by which the client is found.
+async fn a_client_whose_bell_somebody_else_has_asks_instead() {
+    let (server, place) = (shared(), Place::shared());
+    let (locks, other) = (place.connect().await, place.connect().await);
+    let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
+    let client = locks.look(&[NAME]).await.unwrap()[0].waiters[0].id.client().get();
+    let bell = format!("CONCAT('tidelock bell ', LEFT(MD5('{}'), 16), ' {client}')", place.prefix);
+    // Each time that it is woken it sleeps again.
+    let keep = format!("DO GET_LOCK({bell}, 40); {}", "DO SLEEP(30); ".repeat(2_000));
+    let mut person = server.client();
+    let mut person = person.args(["--force", "-e", &keep]).spawn().unwrap();
+    let owner = format!(
+        "SELECT info FROM information_schema.processlist WHERE id = IS_USED_LOCK({bell}) AND db = 'test'"
+    );
+    eventually("somebody has the bell", || !sql(&server, &owner).is_empty()).await;
+    pass_on(guard, vec![waiting]).await;
+    for _ in 0..3 {
+        hand_over(&locks, &other).await;
+    }
+    person.kill().unwrap();
+    person.wait().unwrap();
+    hand_over(&locks, &other).await;
 }

@@ -13,8 +13,9 @@ use crate::{
 };
 
 trials! {
+    a_program_that_installs_its_cryptography_before_it_connects_keeps_it,
     a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence,
-    an_unknown_database_is_refused_with_the_mend,
+    an_unknown_database_is_refused_with_the_fix,
     a_password_never_shows_in_errors_or_debug_output,
     who_trusts_the_authority_of_the_server_gets_locks,
     a_server_of_another_authority_is_refused,
@@ -37,7 +38,7 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
     login::lets_in_nobody_else(&server, &[("ann", CANARY), ("unknown", CANARY)]).await;
 }
 
-async fn an_unknown_database_is_refused_with_the_mend() {
+async fn an_unknown_database_is_refused_with_the_fix() {
     // Nobody made the database of this place.
     let error = refusal(&Place::on(shared().url())).await;
     assert!(error.is_denied() && error.to_string().contains("create the database"), "{error}");
@@ -51,11 +52,16 @@ async fn a_password_never_shows_in_errors_or_debug_output() {
     login::never_shows(&server, &place, config, &[format!("mysql://me:{CANARY}@{}/test", nobody())]).await;
 }
 
+async fn a_program_that_installs_its_cryptography_before_it_connects_keeps_it() {
+    let server = MariaDb::new().durable().tls().start().unwrap();
+    login::leaves_cryptography_to_the_program(&Place::shared(), &login::trusting(&server));
+}
+
 async fn who_trusts_the_authority_of_the_server_gets_locks() {
     let server = MariaDb::new().durable().tls().start().unwrap();
     let place = login::trusting(&server);
     hand_over(&place.connect().await, &place.connect().await).await;
-    // Whoever may come in only so comes in.
+    // A user that may connect only with TLS is let in.
     sql(&server, "CREATE USER safe@'127.0.0.1' REQUIRE SSL; GRANT ALL ON *.* TO safe@'127.0.0.1'");
     place.logged_in("safe", "").serves().await;
 }
@@ -78,5 +84,5 @@ async fn a_server_without_tls_is_refused_where_tls_is_wanted() {
 
 async fn nobody_at_the_address_is_said() {
     let error = refusal(&Place::on(&format!("mysql://root@{}/test", nobody()))).await;
-    assert!(error.is_unavailable() && error.to_string().contains("mend host and port"), "{error}");
+    assert!(error.is_unavailable() && error.to_string().contains("correct the host and port"), "{error}");
 }

@@ -29,7 +29,7 @@ async fn servers_killed_under_load_never_let_two_in_and_tokens_grow() {
     let place = Place::at(&server);
     let eyes = place.connect().await;
     let turns = Turns::begin(&place.url(), PROCESSES, TURNS, SHORT);
-    // Whoever has had a turn has connected: that is not tried again.
+    // A worker that has had a turn has connected: that is not tried again.
     turns.all_take_part().await;
     for _ in 0..ROUNDS {
         turns.go_on(20).await;
@@ -54,7 +54,7 @@ async fn after_a_kill_the_lock_is_still_held_and_waiters_keep_their_order() {
         let client = place.connect().await;
         waiters.push(waiter(&client, NAME, LONG));
         until_waiting(&stranger, NAME, n).await;
-        // Whoever has not been answered yet may give up: this answer comes later than that.
+        // A client without an answer may give up: this answer comes later than that.
         until_waiting(&client, NAME, n).await;
     }
     server.kill().unwrap();
@@ -105,7 +105,7 @@ async fn a_server_that_may_forget_is_left_alone_after_its_start() {
     let place = Place::at(&server);
     let error = place.try_connect().await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("may have forgotten"), "{error}");
-    // Whoever says that no lease is longer than that waits for no longer.
+    // A client that says that no lease is longer waits for no longer.
     let place = place.with("longest_ttl_ms=4000");
     let locks = within("it is old enough", async {
         loop {

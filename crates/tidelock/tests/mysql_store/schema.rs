@@ -2,7 +2,7 @@
 
 use std::{io::Write, process::Stdio};
 
-use test_servers::MariaDb;
+use test_servers::{MariaDb, Server};
 use tidelock::backends::mysql::schema;
 
 use crate::{
@@ -13,9 +13,10 @@ use crate::{
 trials! {
     many_that_come_first_at_once_do_not_collide,
     who_may_only_execute_needs_an_administrator_once_and_then_has_all_locks,
-    another_version_is_refused_with_the_mend,
+    another_version_is_refused_with_the_fix,
     what_was_dropped_is_made_again,
     settings_of_the_server_change_nothing,
+    settings_of_every_connection_change_nothing,
     idle_names_are_swept_little_by_little_and_tokens_grow_on,
     who_came_too_late_is_forgotten_after_an_hour,
 }
@@ -37,7 +38,12 @@ async fn many_that_come_first_at_once_do_not_collide() {
 
 /// Puts the schema into the database as an administrator does.
 fn apply(place: &Place) {
-    let mut client = shared().client().stdin(Stdio::piped()).spawn().unwrap();
+    apply_at(&shared(), place);
+}
+
+/// The same, on another server.
+pub(crate) fn apply_at(server: &Server, place: &Place) {
+    let mut client = server.client().stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let text = format!("USE {};\n{}", place.prefix, schema());
     client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(client.wait().unwrap().success());
@@ -73,7 +79,7 @@ async fn who_may_only_execute_needs_an_administrator_once_and_then_has_all_locks
     assert!(error.is_denied() && error.to_string().contains("EXECUTE"), "{error}");
 }
 
-async fn another_version_is_refused_with_the_mend() {
+async fn another_version_is_refused_with_the_fix() {
     let place = Place::shared();
     place.ask(&shared(), "CREATE PROCEDURE tidelock_version() SELECT 7");
     let error = refusal(&place).await;
@@ -112,6 +118,37 @@ async fn settings_of_the_server_change_nothing() {
         drop(guard);
     }
     hand_over(&locks, &other).await;
+    until_idle(&locks, NAME).await;
+}
+
+/// As an administrator sets them for all who connect, but for other administrators.
+async fn settings_of_every_connection_change_nothing() {
+    let server = MariaDb::new()
+        .durable()
+        .option("--sysdate-is-now")
+        .option("--init-connect=SET completion_type = 1, tx_read_only = 1, sql_safe_updates = 1, max_statement_time = 0.5, sql_select_limit = 1, autocommit = 0, max_join_size = 1, character_set_results = utf16, foreign_key_checks = 0, unique_checks = 0")
+        .start()
+        .unwrap();
+    let place = Place::at(&server);
+    let user = &place.prefix;
+    sql(
+        &server,
+        &format!(
+            "ALTER DATABASE {user} CHARACTER SET utf16; CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'x'; GRANT ALL ON {user}.* TO {user}@'127.0.0.1'"
+        ),
+    );
+    let place = place.logged_in(user, "x");
+    let (locks, other, third) = (place.connect().await, place.connect().await, place.connect().await);
+    for _ in 0..5 {
+        hand_over(&locks, &other).await;
+        // What was answered is committed: somebody else sees it.
+        let guard = locks.mutex("seen").ttl(LONG).lock().await.unwrap();
+        assert_eq!(third.look(&["seen"]).await.unwrap().len(), 1);
+        assert!(third.mutex("seen").try_lock().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    assert!(place.ask(&server, "SELECT COUNT(*) FROM information_schema.innodb_trx") == "0");
+    assert_eq!(locks.concerns(), [] as [String; 0]);
     until_idle(&locks, NAME).await;
 }
 

@@ -1,5 +1,11 @@
 //! `?mode=advisory`: locks that live with a session, and keep out programs that take them by hand.
 
+use std::{
+    fs,
+    process::Child,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
 use test_servers::{PgBouncer, Postgres, Server};
 
 use crate::{
@@ -15,6 +21,8 @@ trials! {
     who_loses_its_session_hears_at_once_that_it_lost_the_lock,
     nothing_of_a_session_is_left_when_locks_are_given_back,
     behind_a_pooler_it_is_refused,
+    a_lock_that_was_given_back_while_it_was_asked_for_is_not_taken_for_ours,
+    clients_and_programs_that_lock_by_hand_never_overlap,
 }
 
 /// A server whose locks nobody else takes, and a place there.
@@ -46,7 +54,8 @@ async fn a_lock_and_an_advisory_lock_taken_by_hand_exclude_each_other() {
     assert_eq!(locks.look(&[NAME]).await.unwrap(), [], "a try leaves nothing behind");
     let waiting = waiter(&locks, NAME, LONG);
     let guard = got(waiting).await;
-    assert!(psql.try_wait().unwrap().is_some(), "two hold it");
+    let holder = "SELECT string_agg(application_name, ',') FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted";
+    assert_eq!(sql(&server, holder), "tidelock");
     guard.release().await.unwrap();
     psql.wait().unwrap();
 }
@@ -89,4 +98,95 @@ async fn behind_a_pooler_it_is_refused() {
     let pooled = place.through(pooler.url());
     let error = pooled.try_connect().await.unwrap_err();
     assert!(error.is_denied() && error.to_string().contains("moves sessions"), "{error}");
+}
+
+/// Runs a script in a session of its own.
+fn program(server: &Server, name: &str, text: &str) -> Child {
+    let file = server.folder().join(format!("{name}.sql"));
+    fs::write(&file, text).unwrap();
+    server.client().env("PGAPPNAME", name).arg("-f").arg(&file).spawn().unwrap()
+}
+
+async fn a_lock_that_was_given_back_while_it_was_asked_for_is_not_taken_for_ours() {
+    let (server, place) = alone();
+    place.serves().await;
+    // Another program takes and gives back as fast as it can; a client that says it has the lock must have it.
+    let stranger = "DO $$ DECLARE k bigint := tidelock.key('n'); BEGIN FOR i IN 1 .. 2000000 LOOP PERFORM pg_advisory_lock(k); PERFORM pg_advisory_unlock(k); END LOOP; END $$";
+    let mut stranger = program(&server, "stranger", stranger);
+    let ours = "SET application_name = 'tidelock'; CREATE TEMP TABLE seen (what text); DO $$ DECLARE k bigint := tidelock.key('n'); BEGIN FOR i IN 1 .. 20000 LOOP IF tidelock.take('n', false) THEN IF tidelock.has(k, false) THEN PERFORM pg_advisory_unlock(k); ELSE INSERT INTO seen VALUES ('only said'); END IF; END IF; END LOOP; END $$; SELECT count(*) FROM seen";
+    let only_said = sql(&server, ours);
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert_eq!(only_said, "0", "so often it was said that the lock is there, and it was not");
+}
+
+fn micros() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
+}
+
+/// When each held, by one clock: of programs from after their lock until before they give it back, of ours the same.
+async fn clients_and_programs_that_lock_by_hand_never_overlap() {
+    let (server, place) = alone();
+    let seconds: u32 =
+        std::env::var("TIDELOCK_ADVISORY_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4);
+    place.serves().await;
+    sql(&server, "CREATE TABLE held (since bigint, until bigint)");
+    let by_hand = format!(
+        "DO $$ DECLARE k bigint := tidelock.key('{}{NAME}'); since bigint; over timestamptz := clock_timestamp() + interval '{seconds}s'; BEGIN WHILE clock_timestamp() < over LOOP PERFORM pg_advisory_lock(k); since := extract(epoch FROM clock_timestamp()) * 1e6; PERFORM pg_sleep(0.001); INSERT INTO held VALUES (since, extract(epoch FROM clock_timestamp()) * 1e6); PERFORM pg_advisory_unlock(k); PERFORM pg_sleep(random() * 0.004); END LOOP; END $$",
+        place.prefix
+    );
+    let mut programs: Vec<Child> =
+        (0..2).map(|n| program(&server, &format!("program{n}"), &by_hand)).collect();
+    let mut turns = Vec::new();
+    for _ in 0..3 {
+        let mutex = place.connect().await.mutex(NAME).ttl(LONG);
+        turns.push(tokio::spawn(async move {
+            let (mut held, over) = (Vec::new(), micros() + u128::from(seconds) * 1_000_000);
+            while micros() < over {
+                let Ok(guard) = mutex.lock().await else { continue };
+                let since = micros();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let until = micros();
+                if guard.is_held() {
+                    held.push((since, until));
+                }
+                // With sessions that are ended it may be lost.
+                let _ = guard.release().await;
+            }
+            held
+        }));
+    }
+    let terminates = std::env::var_os("TIDELOCK_ADVISORY_TERMINATES").is_some();
+    let mut ends = Vec::new();
+    while terminates && turns.iter().any(|turn| !turn.is_finished()) {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        ends.push(micros());
+        end_sessions(&server);
+    }
+    let mut held: Vec<(u128, u128, bool)> = Vec::new();
+    for turn in turns {
+        let some = within("a client ends", turn).await.unwrap();
+        held.extend(some.into_iter().map(|(since, until)| (since, until, true)));
+    }
+    for program in &mut programs {
+        program.wait().unwrap();
+    }
+    let ours = held.len();
+    for line in sql(&server, "SELECT since, until FROM held").lines() {
+        let (since, until) = line.split_once('|').unwrap();
+        held.push((since.parse().unwrap(), until.parse().unwrap(), false));
+    }
+    held.sort_unstable();
+    let overlaps: Vec<_> = held.windows(2).filter(|two| two[1].0 < two[0].1).collect();
+    report(&format!(
+        "{ours} grants of ours and {} of programs that lock by hand, {} ends of all sessions: {} overlaps",
+        held.len() - ours,
+        ends.len(),
+        overlaps.len()
+    ));
+    for two in &overlaps {
+        let before = ends.iter().rev().find(|end| **end <= two[1].0).map(|end| two[1].0 - end);
+        report(&format!("{two:?}, {before:?} µs after sessions were ended"));
+    }
+    assert!(terminates || overlaps.is_empty());
 }

@@ -25,7 +25,7 @@ trials! {
     servers_and_backends_killed_in_mid_load_make_no_second_holder_and_no_older_token,
     grants_that_a_crash_undid_make_no_second_holder,
     without_the_rule_for_crashes_grants_that_one_undid_make_second_holders,
-    whoever_comes_while_the_server_is_quiet_gets_the_lock_when_that_is_over,
+    a_client_that_comes_while_the_server_is_quiet_gets_the_lock_when_that_ends,
     a_rider_is_not_let_in_while_the_server_is_quiet,
     a_long_lease_and_an_eviction_outlive_a_crash,
     a_server_that_was_stopped_in_order_grants_at_once,
@@ -177,7 +177,10 @@ async fn crash_while_held(has_rule: bool) -> (usize, usize) {
     server.kill().unwrap();
     server.restart().unwrap();
     if !has_rule {
-        sql(&server, "INSERT INTO tidelock.awake (quiet_until) VALUES (0)");
+        sql(
+            &server,
+            "INSERT INTO tidelock.awake (quiet_until, here) VALUES (0, tidelock.here('tidelock.awake'))",
+        );
     }
     let other = place.connect().await;
     let (mut lost, mut doubles) = (0, 0);
@@ -193,7 +196,7 @@ async fn crash_while_held(has_rule: bool) -> (usize, usize) {
     (lost, doubles)
 }
 
-async fn whoever_comes_while_the_server_is_quiet_gets_the_lock_when_that_is_over() {
+async fn a_client_that_comes_while_the_server_is_quiet_gets_the_lock_when_that_ends() {
     let server = forgetful().start().unwrap();
     let place = Place::on(server.url());
     let locks = place.connect().await;

@@ -1,6 +1,6 @@
 //! Servers that do not let a client in, or are not there; and secrets, which stay secret.
 
-use test_servers::Postgres;
+use test_servers::{PgBouncer, Postgres};
 use tidelock::{Error, backends::postgres::PostgresConfig};
 
 use crate::{
@@ -20,6 +20,8 @@ trials! {
     a_server_without_tls_is_refused_where_tls_is_asked_for,
     nobody_at_the_address_is_said_and_the_next_address_is_tried,
     a_database_that_is_not_there_is_said,
+    what_a_role_has_for_its_sessions_changes_nothing,
+    behind_a_pooler_a_role_that_only_reads_hears_what_to_change,
 }
 
 async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
@@ -68,11 +70,56 @@ async fn a_server_without_tls_is_refused_where_tls_is_asked_for() {
 
 async fn nobody_at_the_address_is_said_and_the_next_address_is_tried() {
     let error = refusal(&Place::on(&format!("postgres://postgres@{}/postgres", nobody()))).await;
-    assert!(error.is_unavailable() && error.to_string().contains("mend host and port"), "{error}");
+    assert!(error.is_unavailable() && error.to_string().contains("correct the host and port"), "{error}");
     Place::on(&format!("postgres://postgres@{},{}/postgres", nobody(), shared().addr())).serves().await;
 }
 
 async fn a_database_that_is_not_there_is_said() {
     let error = refusal(&Place::on(&format!("postgres://postgres@{}/nowhere", shared().addr()))).await;
     assert!(error.is_denied() && error.to_string().contains("make the database"), "{error}");
+}
+
+async fn what_a_role_has_for_its_sessions_changes_nothing() {
+    let server = Postgres::new().start().unwrap();
+    sql(&server, "CREATE ROLE app LOGIN SUPERUSER");
+    for default in [
+        "default_transaction_read_only = on",
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_deferrable = on",
+        "search_path = ''",
+        "statement_timeout = '500ms'",
+        "lock_timeout = '1ms'",
+        "idle_in_transaction_session_timeout = '1ms'",
+        "session_replication_role = 'replica'",
+        "row_security = off",
+        "client_encoding = 'LATIN1'",
+        "bytea_output = 'escape'",
+        "\"DateStyle\" = 'SQL, DMY'",
+        "extra_float_digits = -15",
+        "standard_conforming_strings = off",
+        "application_name = 'another'",
+        "jit = on",
+        "jit_above_cost = 0",
+    ] {
+        sql(&server, &format!("ALTER ROLE app SET {default}"));
+    }
+    // It installs, too.
+    for place in [Place::on(server.url()), Place::on(server.url()).with("mode=advisory")] {
+        let app = place.logged_in("app", "");
+        let (locks, other) = (app.connect().await, app.connect().await);
+        hand_over(&locks, &other).await;
+    }
+    sql(&server, "ALTER DATABASE postgres SET default_transaction_read_only = on");
+    Place::on(server.url()).serves().await;
+}
+
+async fn behind_a_pooler_a_role_that_only_reads_hears_what_to_change() {
+    let server = Postgres::new().start().unwrap();
+    sql(&server, "ALTER ROLE postgres SET default_transaction_read_only = on");
+    let pooler = PgBouncer::new(2).start(&server).unwrap();
+    let error = refusal(&Place::on(pooler.url())).await;
+    assert!(
+        error.is_denied() && error.to_string().contains("RESET default_transaction_read_only"),
+        "{error}"
+    );
 }

@@ -13,14 +13,14 @@ use crate::{
 trials! {
     a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else,
     a_role_without_rights_hears_what_it_lacks,
-    a_schema_of_another_version_is_refused_with_the_mend,
+    a_schema_of_another_version_is_refused_with_the_fix,
     a_server_that_is_full_is_said_and_costs_those_who_are_in_nothing,
     many_clients_that_come_at_once_find_one_schema,
     who_came_too_late_is_forgotten_after_an_hour,
 }
 
 /// The rights that docs/backends/postgres.md lists.
-const RIGHTS: &str = "GRANT USAGE ON SCHEMA tidelock TO app; GRANT EXECUTE ON FUNCTION tidelock.version, tidelock.hello, tidelock.enter, tidelock.renew, tidelock.leave, tidelock.shut_out, tidelock.look, tidelock.peek TO app";
+const RIGHTS: &str = "GRANT USAGE ON SCHEMA tidelock TO app; GRANT EXECUTE ON FUNCTION tidelock.version, tidelock.hello, tidelock.enter, tidelock.renew, tidelock.exit, tidelock.shut_out, tidelock.look, tidelock.peek TO app";
 
 async fn a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else() {
     let server = Postgres::new().start().unwrap();
@@ -56,7 +56,7 @@ async fn a_role_without_rights_hears_what_it_lacks() {
     app.connect().await.mutex(NAME).lock().await.unwrap().release().await.unwrap();
 }
 
-async fn a_schema_of_another_version_is_refused_with_the_mend() {
+async fn a_schema_of_another_version_is_refused_with_the_fix() {
     let server = Postgres::new().start().unwrap();
     let place = Place::on(server.url());
     sql(&server, &schema());
@@ -138,7 +138,7 @@ async fn who_came_too_late_is_forgotten_after_an_hour() {
         &server,
         "UPDATE tidelock.gone SET since = since - 3600000001; UPDATE tidelock.line SET late = late - 3600000001",
     );
-    // Their lines are as if nothing had been, and whoever shuts others out sweeps.
+    // Their queues are unchanged, and the client that shuts others out sweeps.
     for name in [NAME, "one", "two"] {
         let guard = locks.mutex(name).ttl(LONG).lock().await.unwrap();
         guard.release().await.unwrap();

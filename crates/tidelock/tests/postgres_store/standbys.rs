@@ -1,5 +1,6 @@
 //! A primary that dies, and a standby that is promoted.
 
+use rustix::process::{Pid, Signal, kill_process};
 use test_servers::{Postgres, Server};
 use tidelock::{Guard, Locks};
 
@@ -12,6 +13,8 @@ trials! {
     a_promoted_standby_makes_no_second_holder_even_if_it_lacks_grants,
     a_synchronous_standby_lacks_nothing,
     a_standby_is_refused_and_the_next_server_is_tried,
+    a_server_that_is_made_read_only_stops_granting_to_those_who_are_connected,
+    a_planned_switch_over_under_load_makes_no_second_holder,
 }
 
 /// The locks of a database, on whichever of two servers is the primary.
@@ -108,4 +111,85 @@ async fn a_standby_is_refused_and_the_next_server_is_tried() {
     assert!(error.is_unavailable() && error.to_string().contains("name its primary"), "{error}");
     let locks = both(&place, &standby, &primary).connect().await;
     locks.mutex("first").lock().await.unwrap().release().await.unwrap();
+}
+
+/// Keeps everybody from writing, as before a switch-over, or lets them again.
+fn fence(server: &Server, is_fenced: bool) {
+    let change = if is_fenced {
+        "SET default_transaction_read_only = on"
+    } else {
+        "RESET default_transaction_read_only"
+    };
+    let change = format!("ALTER SYSTEM {change}");
+    server.ask(&["-c", &change, "-c", "SELECT pg_reload_conf()"]).unwrap();
+}
+
+async fn a_server_that_is_made_read_only_stops_granting_to_those_who_are_connected() {
+    let server = Postgres::new().start().unwrap();
+    let place = Place::on(server.url());
+    let locks = place.connect().await;
+    locks.mutex("first").ttl(SHORT).lock().await.unwrap().release().await.unwrap();
+    fence(&server, true);
+    // It takes a moment until all sessions have heard it.
+    within("nothing is granted", async {
+        loop {
+            match locks.mutex("first").ttl(SHORT).try_lock().await {
+                Ok(Some(guard)) => drop(guard.release().await),
+                Ok(None) => {}
+                Err(error) => return assert!(error.is_unavailable(), "{error}"),
+            }
+        }
+    })
+    .await;
+    for _ in 0..3 {
+        let error = locks.mutex("first").ttl(SHORT).try_lock().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error}");
+    }
+    let error = within("it is refused", place.try_connect()).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("default_transaction_read_only"), "{error}");
+    fence(&server, false);
+    within("it grants again", async {
+        while locks.mutex("first").ttl(SHORT).try_lock().await.is_err() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// The old primary is fenced, stopped in order and made the standby of the new one, while clients take locks.
+async fn a_planned_switch_over_under_load_makes_no_second_holder() {
+    let primary = Postgres::new().start().unwrap();
+    let place = Place::on(primary.url());
+    let standby = Postgres::new().start_standby(&primary).unwrap();
+    in_step(&primary).await;
+    let place = both(&place, &primary, &standby);
+    let storm = Storm::begin(&place, "storm", SHORT, 3).await;
+    let (mut old, mut new) = (&primary, &standby);
+    for round in 0..2 {
+        fence(old, true);
+        let first = Pid::from_raw(old.pid().unwrap().cast_signed()).unwrap();
+        kill_process(first, Signal::INT).unwrap();
+        eventually("the server has stopped", || old.pid().is_none()).await;
+        // What it still replays may get in the way of the question.
+        eventually("the other one is promoted", || {
+            let _ = new.ask(&["-c", "SELECT pg_promote()"]);
+            new.ask(&["-c", "SELECT pg_is_in_recovery()"]).is_ok_and(|is| is.trim() == "f")
+        })
+        .await;
+        Postgres::demote(old, new).unwrap();
+        old.restart().unwrap();
+        // The fence came along with nothing: it is in the settings of the old one only.
+        let unfenced = old.folder().join("data/postgresql.auto.conf");
+        let text = std::fs::read_to_string(&unfenced).unwrap();
+        std::fs::write(&unfenced, text.replace("default_transaction_read_only = 'on'", "")).unwrap();
+        sql(old, "SELECT pg_reload_conf()");
+        in_step(new).await;
+        storm.goes_on().await;
+        report(&format!("switch-over {}: {} grants so far", round + 1, storm.witness.grants()));
+        (old, new) = (new, old);
+    }
+    let grants = storm.witness.grants();
+    let doubles = storm.end().await;
+    report(&format!("two planned switch-overs under load: {grants} grants, {doubles} of them twice"));
+    assert_eq!(doubles, 0);
 }

@@ -7,13 +7,13 @@ use crate::support::{
 };
 
 trials! {
-    a_server_that_may_drop_locks_is_refused_with_the_mend_unless_that_is_accepted,
+    a_server_that_may_drop_locks_is_refused_with_the_fix_unless_that_is_accepted,
     a_server_without_memory_says_so_and_nothing_is_leaked,
     something_else_under_the_key_of_a_lock_is_left_alone_and_said,
     a_server_without_a_file_is_a_concern,
 }
 
-async fn a_server_that_may_drop_locks_is_refused_with_the_mend_unless_that_is_accepted() {
+async fn a_server_that_may_drop_locks_is_refused_with_the_fix_unless_that_is_accepted() {
     for policy in ["allkeys-lru", "volatile-ttl"] {
         let server = Redis::new().config("maxmemory", "50mb").config("maxmemory-policy", policy);
         let server = server.start().unwrap();
@@ -36,7 +36,7 @@ async fn a_server_without_memory_says_so_and_nothing_is_leaked() {
     let (locks, other) = (place.connect().await, place.connect().await);
     let (guard, waiting) = held_and_waited_for(&locks, &other, NAME).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let error = within("it is said", locks.mutex("another").lock()).await.unwrap_err();
+    let error = within("it is said", locks.mutex("another").fail_fast(true).lock()).await.unwrap_err();
     is_one_sentence(&error);
     assert!(error.is_unavailable() && error.to_string().contains("raise maxmemory"), "{error}");
     server.command(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
@@ -90,7 +90,7 @@ async fn something_else_under_the_key_of_a_lock_is_left_alone_and_said() {
             assert!(error.to_string().contains("?prefix="), "{name}: {error}");
         }
         // Looking at all locks is not stopped by what is none.
-        locks.look(&[]).await.unwrap();
+        locks.look_all().await.unwrap();
         assert_eq!(server.command(&["DUMP", &key]).unwrap(), before, "{name}");
         server.command(&["DEL", &key]).unwrap();
     }

@@ -32,7 +32,7 @@ async fn a_wrong_password_and_an_unknown_user_are_refused_with_one_sentence() {
     login::lets_in_nobody_else(&server, &wrong).await;
     // No login at all.
     let error = refusal(&Place::on(&format!("redis://{}", server.addr()))).await;
-    assert!(error.is_denied() && error.to_string().contains("mend user and password"), "{error}");
+    assert!(error.is_denied() && error.to_string().contains("correct the user and password"), "{error}");
 }
 
 async fn a_password_never_shows_in_errors_or_debug_output() {

@@ -5,26 +5,15 @@ use test_servers::{Redis, Server};
 use crate::{
     support::{
         LONG, NAME, Place, eventually, got, held_and_waited_for,
-        network::{self, Line, in_order},
+        network::{Line, in_order},
         shared, until_waiting,
     },
     witness::Storm,
 };
 
 trials! {
-    network::a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock,
-    network::a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_it,
-    network::a_client_whose_requests_stay_away_loses_its_locks_before_others_get_them,
-    network::a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them,
     a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place,
     a_waiter_that_is_cut_off_when_its_turn_comes_is_passed_over_and_asks_again,
-    network::a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
-    network::an_enter_whose_answer_is_lost_is_one_claim_with_one_token,
-    network::a_place_whose_answer_is_lost_is_one_place,
-    network::a_renewal_whose_answer_is_lost_costs_nothing,
-    network::a_leave_whose_answer_is_lost_has_left,
-    network::answers_that_stay_away_leave_nothing_behind,
-    network::a_question_that_arrives_after_it_was_given_up_takes_nothing,
     scripts_that_are_flushed_while_in_use_are_sent_again,
     a_connection_that_the_server_closes_costs_no_hand_over,
 }

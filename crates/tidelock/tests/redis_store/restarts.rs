@@ -22,7 +22,7 @@ trials! {
     after_a_kill_with_a_durable_file_tokens_do_not_go_back,
     a_server_that_forgot_grants_nothing_until_the_longest_lease_is_over,
     a_holder_hears_that_the_server_forgot_as_soon_as_it_is_back,
-    whoever_waited_on_a_server_that_forgot_hears_why_and_may_ask_again,
+    a_waiter_on_a_server_that_forgot_hears_why_and_may_ask_again,
     a_lock_that_somebody_deletes_is_seen_as_held_twice_by_the_witness,
     a_server_paused_for_less_than_the_ttl_costs_nobody_a_lock,
     a_server_paused_for_longer_than_the_ttl_ends_the_hold_before_the_next_begins,
@@ -94,17 +94,9 @@ async fn nothing_is_granted_until_the_longest_lease_is_over(scripting: &str) {
     for n in 0..LOCKS {
         let guard = holder.mutex(n.to_string()).ttl(ttl).lock().await.unwrap();
         let (before, other) = (guard.holding(), Arc::clone(&other));
-        let claim = Arc::new(Claim {
-            id: ClaimId::new(client, n),
-            name: before.name().clone(),
-            share: Share::Exclusive,
-            owner: None,
-            ttl,
-            label: "other".into(),
-            detached: false,
-            writes: false,
-            auto_renew: true,
-        });
+        let claim = Arc::new(
+            Claim::new(ClaimId::new(client, n), before.name().clone(), Share::Exclusive, ttl).label("other"),
+        );
         guards.push(guard);
         // Asked once before the server dies: it is known how long a lease may be.
         assert_eq!(other.enter(&claim, Ask::Try).await.unwrap(), Entered::Busy);
@@ -148,7 +140,7 @@ async fn a_holder_hears_that_the_server_forgot_as_soon_as_it_is_back() {
     assert!(loss.is_lost(), "{loss}");
 }
 
-async fn whoever_waited_on_a_server_that_forgot_hears_why_and_may_ask_again() {
+async fn a_waiter_on_a_server_that_forgot_hears_why_and_may_ask_again() {
     let server = Redis::new().start().unwrap();
     let place = Place::on(server.url());
     let (holder, other) = (place.connect().await, place.connect().await);

@@ -94,12 +94,12 @@ async fn without_enough_replicas_a_lock_is_given_back_with_a_clear_error() {
 
     let replica = &servers.replicas()[0];
     replica.kill().unwrap();
-    let error = within("it is refused", locks.mutex("another").lock()).await.unwrap_err();
+    let error = within("it is refused", locks.mutex("another").fail_fast(true).lock()).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(error.to_string().contains("only 0 of 1 replicas confirmed the grant"), "{error}");
     until_idle(&other, "another").await;
 
-    // Whoever waits is granted what a replica confirms, and not before.
+    // A waiter is granted the lock when a replica confirms it, and not before.
     guard.release().await.unwrap();
     eventually("it holds as far as the master knows", || {
         servers.master().command(&["EXISTS", &format!("{}:w", place.key(NAME))]).unwrap().as_deref()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidelock::{Locks, clock::Clock};
+use tidelock::{Locks, testing::Clock};
 
 pub(crate) use crate::process::Worker;
 use crate::process::{Job, say};

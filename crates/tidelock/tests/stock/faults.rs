@@ -64,7 +64,7 @@ async fn sale(seed: u64) {
                 servers[one].restart().unwrap();
             }
             _ => {
-                // Whoever comes after does the same orders again from the beginning.
+                // The process that replaces a buyer repeats its orders from the beginning.
                 let buyer = rng.below(u64::from(BUYERS)) as usize;
                 buyers[buyer].kill();
                 buyers[buyer] = start(buyer as u32);

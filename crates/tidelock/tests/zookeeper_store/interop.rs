@@ -153,7 +153,7 @@ async fn take(locks: &Locks, ours: Ours) -> Guard {
     within("it is granted", taken).await.unwrap()
 }
 
-/// Both take the lock so many times; whoever holds makes a file that must not be there.
+/// Both acquire the lock this many times; the holder makes a file that must not be there.
 async fn take_turns(command: Command, options: &str, theirs: &str, ours: Ours, times: usize) {
     let place = Place::shared();
     let witness = built().join(format!("witness{}", place.prefix.replace('/', "-")));

@@ -10,9 +10,9 @@ use crate::support::{
 };
 
 trials! {
-    whoever_has_another_login_is_denied_with_one_sentence,
+    a_client_with_another_login_is_denied_with_one_sentence,
     nodes_that_were_made_with_a_login_are_for_that_login,
-    sasl_lets_in_whoever_knows_the_password,
+    sasl_lets_in_a_client_that_knows_the_password,
     tls_with_the_right_authority_gets_locks,
     tls_with_a_client_certificate_gets_locks,
     nobody_at_the_address_is_said_at_once,
@@ -23,7 +23,7 @@ async fn refusal(place: &Place) -> Error {
     refused(async { place.try_connect().await?.mutex(NAME).ttl(LONG).lock().await.map(drop) }).await
 }
 
-async fn whoever_has_another_login_is_denied_with_one_sentence() {
+async fn a_client_with_another_login_is_denied_with_one_sentence() {
     let place = Place::shared();
     place.logged_in("ann", "right").serves().await;
     for wrong in [place.logged_in("ann", CANARY), place.logged_in("bob", CANARY), place.clone()] {
@@ -46,7 +46,7 @@ async fn nodes_that_were_made_with_a_login_are_for_that_login() {
     open.through(shared().url()).serves().await;
 }
 
-async fn sasl_lets_in_whoever_knows_the_password() {
+async fn sasl_lets_in_a_client_that_knows_the_password() {
     let server = Zookeeper::new().sasl("ann", "right").start().unwrap();
     let place = Place::on(server.url()).with("auth=sasl");
     let right = place.logged_in("ann", "right");

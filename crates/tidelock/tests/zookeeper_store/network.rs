@@ -1,24 +1,12 @@
 //! Connections that are cut, and answers that are lost after the request was applied.
 
 use crate::support::{
-    LONG, NAME, Place, eventually, got,
-    network::{self, two},
-    until_idle, until_waiting, waiter, within,
+    LONG, NAME, Place, eventually, got, network::two, until_idle, until_waiting, waiter, within,
 };
 
 trials! {
-    network::a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock
-        as a_client_cut_off_for_less_than_its_session_keeps_its_locks,
-    network::a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_it
-        as a_client_cut_off_for_longer_than_its_session_loses_its_locks_before_others_get_them,
-    network::a_client_whose_requests_stay_away_loses_its_locks_before_others_get_them,
-    network::a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them,
-    network::a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place
-        as a_waiter_cut_off_for_less_than_its_session_keeps_its_place,
-    network::a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back,
     an_enter_whose_answer_is_lost_is_one_claim_with_one_token,
     a_place_whose_answer_is_lost_is_one_place,
-    network::a_leave_whose_answer_is_lost_has_left,
     a_try_whose_answer_is_lost_leaves_nothing,
 }
 

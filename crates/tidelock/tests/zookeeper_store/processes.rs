@@ -11,10 +11,6 @@ use test_servers::{Server, Zookeeper};
 use crate::support::{NAME, Place, SHORT, got, processes, report, until_idle, until_waiting};
 
 trials! {
-    processes::a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends
-        as a_holder_killed_with_9_lets_the_next_in_when_its_session_ends,
-    processes::a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on
-        as a_holder_stopped_past_its_session_has_lost_the_lock_when_it_goes_on,
     waiters_killed_with_9_are_passed_over,
     a_thousand_waiters_are_woken_one_by_one_in_order,
 }

@@ -1,10 +1,13 @@
 //! Sessions that somebody ends, and nodes that somebody deletes.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tidelock::{
-    LockState,
-    backend::Backend as _,
+    LockState, Name,
+    backend::{Ask, Backend as _, Claim, ClaimId, ClientId, Entered, Leave, Left, Share},
     backends::zookeeper::{ZookeeperBackend, ZookeeperConfig},
 };
 
@@ -12,13 +15,14 @@ use crate::support::{LONG, NAME, Place, SHORT, got, report, until_idle, until_wa
 
 trials! {
     a_session_that_the_server_ends_is_the_loss_of_all_its_locks_at_once,
-    whoever_waits_in_a_session_that_is_ended_asks_again,
+    a_waiter_whose_session_is_ended_asks_again,
     a_node_that_is_deleted_by_hand_is_a_loss_that_is_heard,
     a_node_of_a_waiter_that_is_deleted_by_hand_delays_nobody,
     an_eviction_says_why,
     a_lock_whose_node_vanished_is_made_again,
     leases_of_different_lengths_end_with_different_sessions,
     what_the_server_makes_of_a_session_is_a_concern,
+    a_leave_says_whether_the_claim_was_there,
 }
 
 /// The path of the first node in line.
@@ -55,7 +59,7 @@ async fn a_session_that_the_server_ends_is_the_loss_of_all_its_locks_at_once() {
     assert!(again.is_held());
 }
 
-async fn whoever_waits_in_a_session_that_is_ended_asks_again() {
+async fn a_waiter_whose_session_is_ended_asks_again() {
     let place = Place::shared();
     let (locks, other) = (place.connect().await, place.connect().await);
     let held = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
@@ -163,6 +167,45 @@ async fn what_the_server_makes_of_a_session_is_a_concern() {
         "no longer than the session: {:?}",
         guard.valid_for()
     );
-    let backend = ZookeeperBackend::connect(ZookeeperConfig::from_url(&place.url()).unwrap()).await.unwrap();
+    let backend =
+        ZookeeperBackend::connect(ZookeeperConfig::from_url(&place.url()).unwrap(), ClientId::from_u64(7))
+            .await
+            .unwrap();
     assert!(backend.concerns().iter().all(|concern| !concern.contains('\n')));
+}
+
+/// What a holder is told when it gives back a lock whose node, or whose session, is not there any more.
+async fn a_leave_says_whether_the_claim_was_there() {
+    let place = Place::shared();
+    let bare = place.bare().await;
+    for (number, what) in [(1, "it is there"), (2, "it was deleted"), (3, "its session was ended")] {
+        let config = ZookeeperConfig::from_url(&place.url()).unwrap();
+        let backend = ZookeeperBackend::connect(config, ClientId::from_u64(7)).await.unwrap();
+        let claim = Arc::new(
+            Claim::new(
+                ClaimId::new(ClientId::from_u64(7), number),
+                Name::new(NAME).unwrap(),
+                Share::Exclusive,
+                LONG,
+            )
+            .label("test"),
+        );
+        assert!(matches!(backend.enter(&claim, Ask::Queue).await.unwrap(), Entered::Held(_)));
+        let node = format!("{}/{}", place.node(NAME), place.nodes(NAME).await[0]);
+        match number {
+            2 => bare.delete(&node).await.unwrap(),
+            3 => bare.end_session_of(&node).await.unwrap(),
+            _ => {}
+        }
+        let leaving = async {
+            loop {
+                // A session that was ended is only heard of.
+                if let Ok(left) = backend.leave(&claim.name, claim.id, Leave::Done).await {
+                    return left;
+                }
+            }
+        };
+        let left = within("it is answered", leaving).await;
+        assert_eq!(left, Left::from_was_there(number == 1), "{what}");
+    }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{
     EtcdConfig,
+    link::{Link, Missed},
     proto::{DeleteRangeRequest, LeaseGrantRequest, PutRequest, RangeRequest},
-    servers::{Missed, Servers},
 };
-use crate::{backend::Failure, error::Error};
+use crate::{backend::Failure, backends::shared::units::natural_or_most, error::Error};
 
 /// A client without locks.
 #[derive(Debug)]
-pub struct Bare(Servers);
+pub struct Bare(Link);
 
 impl Bare {
     /// Connects to the servers of a URL.
@@ -20,9 +20,9 @@ impl Bare {
     /// As [`Locks::connect`](crate::Locks::connect).
     pub async fn connect(url: &str) -> Result<Self, Error> {
         let failed = |failure: Failure| Error::failure("etcd", None, &failure);
-        let servers = Servers::new(&EtcdConfig::from_url(url)?).map_err(failed)?;
-        servers.connection().await.map_err(failed)?;
-        Ok(Self(servers))
+        let link = Link::new(&EtcdConfig::from_url(url)?.settings().map_err(failed)?).map_err(failed)?;
+        link.connection().await.map_err(failed)?;
+        Ok(Self(link))
     }
 
     /// Writes a key, with a lease or with none (0).
@@ -58,8 +58,7 @@ impl Bare {
     /// # Errors
     /// When the store does not answer.
     pub async fn grant(&self, ttl: Duration) -> Result<i64, Failure> {
-        let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
-        Ok(self.0.ask(LeaseGrantRequest { ttl }).await?.answer.id)
+        Ok(self.0.ask(LeaseGrantRequest { ttl: natural_or_most(ttl.as_secs()) }).await?.answer.id)
     }
 
     /// Renews a lease.
@@ -70,7 +69,7 @@ impl Bare {
         match self.0.keep_alive(lease).await {
             Ok(_) => Ok(()),
             Err(Missed::Lease) => Err(Failure::denied("the lease is over")),
-            Err(Missed::Failed(failure)) => Err(failure),
+            Err(missed) => Err(missed.into()),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `<prefix><name>/~<N>/<client>-<number>` | some of N permits |
 //! | `<prefix>%evicted/<claim id>` | why a claim was put out of line, until its client has read it |
 //! | `<prefix>%left/<claim id>` | a claim that must not enter any more: its question may still be under way |
+//! | `<prefix>%epoch` | the base of epochs |
 //!
 //! Which claim it is stands in the value. A client uses its keys again: etcd remembers each key that was ever
 //! deleted until it is compacted, and reading a line walks over them.
@@ -20,9 +21,9 @@ use super::proto::KeyValue;
 use crate::{
     backend::{Capacity, Claim, ClaimId, Share},
     clock::wall_micros,
-    name::Name,
-    owner::Owner,
-    url::unescape,
+    model::escape::unescape,
+    model::name::Name,
+    model::owner::Owner,
 };
 
 /// What values of this form begin with.
@@ -112,6 +113,11 @@ impl Space {
         format!("{}%left/{id}", self.prefix).into_bytes()
     }
 
+    /// Where the base of epochs is.
+    pub(super) fn epoch(&self) -> Vec<u8> {
+        format!("{}%epoch", self.prefix).into_bytes()
+    }
+
     /// A key that is never written.
     pub(super) fn nothing(&self) -> Vec<u8> {
         format!("{}%nothing", self.prefix).into_bytes()
@@ -126,11 +132,11 @@ impl Space {
     }
 
     /// The claims of a line, in order of arrival.
-    pub(super) fn claims(&self, name: &Name, kvs: Vec<KeyValue>) -> Vec<Seen> {
+    pub(super) fn contenders(&self, name: &Name, kvs: Vec<KeyValue>) -> Vec<Contender> {
         let skipped = self.line(name).len() + 1;
-        let mut seen: Vec<_> = kvs.into_iter().filter_map(|kv| seen(kv, skipped)).collect();
-        seen.sort_by_key(|seen| seen.created);
-        seen
+        let mut line: Vec<_> = kvs.into_iter().filter_map(|kv| contender(kv, skipped)).collect();
+        line.sort_by_key(|claim| claim.created);
+        line
     }
 }
 
@@ -142,9 +148,9 @@ fn shelf(capacity: Capacity) -> String {
     }
 }
 
-/// A claim in line.
+/// A claim in line, as its key and value say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Contender {
     pub(super) key: Vec<u8>,
     pub(super) id: ClaimId,
     /// The revision at which it came.
@@ -160,9 +166,11 @@ pub(super) struct Seen {
     pub(super) since: u64,
     /// On which hold of the same owner it rides.
     pub(super) rides: Option<i64>,
+    /// What is added to the revision of its hold; 0 for other clients of etcd, and for earlier versions of this one.
+    pub(super) base: i64,
 }
 
-impl Seen {
+impl Contender {
     /// A claim as it would be, behind all others.
     pub(super) fn last(claim: &Claim) -> Self {
         Self {
@@ -177,6 +185,7 @@ impl Seen {
             own_lease: has_own_lease(claim),
             since: 0,
             rides: None,
+            base: 0,
         }
     }
 
@@ -199,6 +208,11 @@ impl Seen {
     pub(super) fn hold(&self) -> i64 {
         self.rides.unwrap_or(self.created)
     }
+
+    /// The epoch that it holds with, or would.
+    pub(super) fn epoch(&self) -> i64 {
+        self.base + self.hold()
+    }
 }
 
 /// Whether a claim ends with a lease of its own: nobody renews it for as long as others are held, or it
@@ -207,8 +221,8 @@ pub(super) fn has_own_lease(claim: &Claim) -> bool {
     claim.detached || !claim.auto_renew
 }
 
-/// What is written for a claim.
-pub(super) fn value(claim: &Claim, rides: Option<i64>) -> Vec<u8> {
+/// What is written for a claim: with the base of the hold that it rides on, or else with its own.
+pub(super) fn value(claim: &Claim, rides: Option<i64>, base: i64) -> Vec<u8> {
     let (n, of) = match claim.share {
         Share::Permits { n, of } => (n, of),
         Share::Exclusive | Share::Shared => (0, 0),
@@ -217,12 +231,12 @@ pub(super) fn value(claim: &Claim, rides: Option<i64>) -> Vec<u8> {
     let (ttl, own_lease) = (claim.ttl.as_millis(), u8::from(has_own_lease(claim)));
     let (since, rides) = (wall_micros(), rides.unwrap_or(0));
     let id = claim.id;
-    format!("{VERSION} {id} {n} {of} {ttl} {own_lease} {rides} {since}\n{owner}\n{}", claim.label)
+    format!("{VERSION} {id} {n} {of} {ttl} {own_lease} {rides} {since} {base}\n{owner}\n{}", claim.label)
         .into_bytes()
 }
 
 /// The claim that a key is; nothing if it is none. `skipped` bytes of it are the lock's.
-fn seen(kv: KeyValue, skipped: usize) -> Option<Seen> {
+fn contender(kv: KeyValue, skipped: usize) -> Option<Contender> {
     let rest = std::str::from_utf8(kv.key.get(skipped..)?).ok()?;
     let (shelf, last) = match rest.strip_prefix('~').and_then(|rest| rest.split_once('/')) {
         Some((shelf, last)) => (Some(shelf), last),
@@ -243,10 +257,24 @@ fn seen(kv: KeyValue, skipped: usize) -> Option<Seen> {
         own_lease: false,
         since: wall_micros(),
         rides: None,
+        base: 0,
     });
-    let Fields { id, share, owner, ttl, label, own_lease, since, rides } = ours;
+    let Fields { id, share, owner, ttl, label, own_lease, since, rides, base } = ours;
     let (created, lease) = (kv.create_revision, kv.lease);
-    Some(Seen { key: kv.key, id, created, lease, share, owner, ttl, label, own_lease, since, rides })
+    Some(Contender {
+        key: kv.key,
+        id,
+        created,
+        lease,
+        share,
+        owner,
+        ttl,
+        label,
+        own_lease,
+        since,
+        rides,
+        base,
+    })
 }
 
 struct Fields {
@@ -258,6 +286,7 @@ struct Fields {
     own_lease: bool,
     since: u64,
     rides: Option<i64>,
+    base: i64,
 }
 
 /// What a value of ours says.
@@ -272,6 +301,8 @@ fn read(text: &str, shelf: Option<&str>) -> Option<Fields> {
     let mut number = || head.next()?.parse::<u64>().ok();
     let (n, of, ttl, own_lease) = (number()?, number()?, number()?, number()? == 1);
     let (rides, since) = (number()?, number()?);
+    // Earlier versions wrote none.
+    let base = number().and_then(|base| i64::try_from(base).ok()).unwrap_or(0);
     let share = match shelf {
         None => Share::Exclusive,
         Some("r") => Share::Shared,
@@ -281,7 +312,7 @@ fn read(text: &str, shelf: Option<&str>) -> Option<Fields> {
     let owner = owner.map(|owner| Owner::new(owner).ok()).map_or(Some(None), |owner| owner.map(Some))?;
     let label = lines.next()?.into();
     let rides = i64::try_from(rides).ok().filter(|rides| *rides > 0);
-    Some(Fields { id, share, owner, ttl: Duration::from_millis(ttl), label, own_lease, since, rides })
+    Some(Fields { id, share, owner, ttl: Duration::from_millis(ttl), label, own_lease, since, rides, base })
 }
 
 #[cfg(test)]
@@ -321,10 +352,11 @@ mod tests {
             assert_eq!(space.name(&key).unwrap().0, claim.name);
             let (from, to) = space.range(&claim.name);
             assert!(from <= key && key < to);
-            let seen = space.claims(&claim.name, vec![kv(key, value(&claim, Some(3)))]).pop().unwrap();
-            assert_eq!((seen.id, seen.share, seen.owner.as_ref()), (claim.id, share, claim.owner.as_ref()));
-            assert_eq!((seen.ttl, &seen.label, seen.own_lease), (claim.ttl, &claim.label, true));
-            assert_eq!((seen.created, seen.hold(), seen.lease), (5, 3, 0x1f));
+            let read =
+                space.contenders(&claim.name, vec![kv(key, value(&claim, Some(3), 40))]).pop().unwrap();
+            assert_eq!((read.id, read.share, read.owner.as_ref()), (claim.id, share, claim.owner.as_ref()));
+            assert_eq!((read.ttl, &read.label, read.own_lease), (claim.ttl, &claim.label, true));
+            assert_eq!((read.created, read.hold(), read.epoch(), read.lease), (5, 3, 43, 0x1f));
         }
     }
 
@@ -346,12 +378,14 @@ mod tests {
     #[test]
     fn claims_of_other_makes_are_exclusive_and_their_nested_locks_are_none() {
         let (space, name) = (Space::new("t/"), Name::new("a").unwrap());
-        let seen = space
-            .claims(&name, vec![kv(b"t/a/1f".to_vec(), Vec::new()), kv(b"t/a/b/1f".to_vec(), Vec::new())]);
-        assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].id.get(), seen[0].share), (0x1f, Share::Exclusive));
+        let line = space.contenders(
+            &name,
+            vec![kv(b"t/a/1f".to_vec(), Vec::new()), kv(b"t/a/b/1f".to_vec(), Vec::new())],
+        );
+        assert_eq!(line.len(), 1);
+        assert_eq!((line[0].id.get(), line[0].share), (0x1f, Share::Exclusive));
         // Nor does what somebody else wrote there make it less.
-        let odd = space.claims(&name, vec![kv(b"t/a/x".to_vec(), b"tl1 odd".to_vec())]);
+        let odd = space.contenders(&name, vec![kv(b"t/a/x".to_vec(), b"tl1 odd".to_vec())]);
         assert_eq!(odd[0].share, Share::Exclusive);
     }
 

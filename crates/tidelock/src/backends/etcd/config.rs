@@ -1,106 +1,47 @@
-//! From a URL to members and options.
+//! How to connect to etcd, for users.
 
-use std::{fmt, time::Duration};
-
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
-
-use crate::{
-    backend::Failure,
-    error::{Error, Result},
-    url::{TlsFiles, Url},
+use super::{
+    EtcdBackend,
+    settings::{EtcdSettings, PREFIX},
 };
+use crate::backends::shared::{typed::typed_config, url::Url};
 
-const OPTIONS: &str = "prefix, ca, cert, key";
-const PORT: u16 = 2379;
-
-/// How long a connection may take to be made.
-pub(super) const CONNECT: Duration = Duration::from_secs(2);
-
-/// How a client reaches etcd, and where locks are kept there.
-#[derive(Clone)]
-pub struct EtcdConfig {
-    hosts: Vec<(String, u16)>,
-    pub(super) login: Option<(String, String)>,
-    tls: Option<ClientTlsConfig>,
-    /// What all keys begin with.
-    pub(super) prefix: String,
+typed_config! {
+    /// How a client reaches etcd, and where locks are kept there.
+    ///
+    /// ```no_run
+    /// use tidelock::{Locks, backends::etcd::EtcdConfig};
+    ///
+    /// # async fn connect() -> tidelock::Result<()> {
+    /// let config = EtcdConfig::new(["one:2379", "two", "three"])
+    ///     .user("shop")
+    ///     .password("p@ss/word")
+    ///     .ca_file("/etc/etcd/ca.pem")
+    ///     .prefix("locks/");
+    /// let locks = Locks::connect_with(config).await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    EtcdConfig reads EtcdSettings for EtcdBackend of "etcd", such as "etcd://user:password@host:2379,host,host?prefix=locks/"
 }
 
 impl EtcdConfig {
-    /// Reads a URL such as `etcd://user:password@host:2379,host,host?prefix=locks/`.
-    ///
-    /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
-    pub fn from_url(url: &str) -> Result<Self> {
-        let mut url = Url::parse(url)?;
-        let secure = match &*url.scheme {
-            "etcd" => false,
-            "etcds" => true,
-            _ => return Err(Error::invalid_url("etcd is reached by etcd:// or, with TLS, etcds://")),
-        };
-        if url.hosts.is_empty() {
-            return Err(Error::invalid_url("the URL names no host: write etcd://host:2379"));
-        }
-        if !url.path.is_empty() {
-            return Err(Error::invalid_url(
-                "etcd has no databases: leave out what follows the hosts, or write it as ?prefix=",
-            ));
-        }
-        let login = match (url.user.clone(), url.password.clone()) {
-            (None, None) => None,
-            (Some(user), Some(password)) => Some((user, password)),
-            _ => return Err(Error::invalid_url("a login of etcd has both: write etcd://user:password@host")),
-        };
-        let tls = url.take_tls(secure, "etcd:// does not use it: write etcds://")?.map(tls);
-        let prefix = url.take("prefix").unwrap_or_else(|| "tidelock/".to_owned());
-        if prefix.chars().any(char::is_control) {
-            return Err(Error::invalid_url("the prefix may not have control characters: use another"));
-        }
-        let hosts = url.hosts.iter().map(|(host, port)| (host.clone(), port.unwrap_or(PORT))).collect();
-        url.finish(OPTIONS)?;
-        Ok(Self { hosts, login, tls, prefix })
+    /// Creates a config for these members, each a host or `host:port`. The default port is 2379.
+    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self { url: Url::of("etcd", hosts, EtcdSettings::OPTIONS) }
     }
 
-    /// The members, each with its name for people.
-    pub(super) fn endpoints(&self) -> Result<Vec<(String, Endpoint)>, Failure> {
-        self.hosts.iter().map(|(host, port)| self.endpoint(host, *port)).collect()
+    /// Sets whether connections use TLS. Default: no.
+    #[must_use]
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.url.scheme = if tls { "etcds" } else { "etcd" }.to_owned();
+        self
     }
 
-    fn endpoint(&self, host: &str, port: u16) -> Result<(String, Endpoint), Failure> {
-        let bad = |error: tonic::transport::Error| {
-            Failure::denied(format!("a host or certificate of the URL cannot be used: {error}"))
-        };
-        let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(bad)?;
-        let endpoint = endpoint
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            // A peer that vanished without a word is noticed. etcd closes connections that ask more often.
-            .http2_keep_alive_interval(Duration::from_secs(10))
-            .keep_alive_timeout(Duration::from_secs(5))
-            .user_agent(concat!("tidelock/", env!("CARGO_PKG_VERSION")))
-            .map_err(bad)?;
-        let Some(tls) = &self.tls else { return Ok((address, endpoint)) };
-        let endpoint = endpoint.tls_config(tls.clone().domain_name(host)).map_err(bad)?;
-        Ok((address, endpoint))
-    }
-}
-
-fn tls(files: TlsFiles) -> ClientTlsConfig {
-    let config = match files.ca {
-        Some(ca) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)),
-        None => ClientTlsConfig::new().with_native_roots(),
-    };
-    match files.client {
-        Some((cert, key)) => config.identity(Identity::from_pem(cert, key)),
-        None => config,
-    }
-}
-
-impl fmt::Debug for EtcdConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EtcdConfig({:?}, prefix {:?})", self.hosts, self.prefix)
+    /// Sets what all keys begin with. Default: `tidelock/`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        self.set(&PREFIX.about, prefix)
     }
 }
 
@@ -108,35 +49,28 @@ impl fmt::Debug for EtcdConfig {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_read_with_their_options() {
-        let config = EtcdConfig::from_url("etcd://me:secret@one,two:7,[::1]?prefix=x/").unwrap();
-        assert_eq!(config.login, Some(("me".into(), "secret".into())));
-        assert_eq!(config.prefix, "x/");
-        let names: Vec<_> = config.endpoints().unwrap().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["one:2379", "two:7", "[::1]:2379"]);
-        assert!(!format!("{config:?}").contains("secret"));
-        let plain = EtcdConfig::from_url("etcd://h").unwrap();
-        assert!(plain.prefix == "tidelock/" && plain.login.is_none() && plain.tls.is_none());
-        assert!(EtcdConfig::from_url("etcds://h?prefix=").unwrap().tls.is_some());
+    fn same(typed: EtcdConfig, url: &str) {
+        assert_eq!(typed.url.parts(), EtcdConfig::from_url(url).unwrap().url.parts(), "{url}");
+        typed.settings().unwrap();
     }
 
     #[test]
-    fn wrong_urls_get_one_clear_sentence_without_secrets() {
-        for bad in [
-            "etcd://",
-            "etcd://me@h",
-            "etcd://:secret@h",
-            "etcd://me:secret@h/0",
-            "etcd://h?ca=/nonexistent",
-            "etcds://h?ca=/nonexistent",
-            "etcds://h?cert=/dev/null",
-            "etcd://h?prefix=a%0Ab",
-            "etcd://me:secret@h?nonsense",
-            "etcd2://h",
+    fn a_typed_config_says_what_a_url_would_say() {
+        let typed = EtcdConfig::new(["one", "two:7"]).user("me").password("s@/?").prefix("x/").tls(true);
+        same(typed, "etcds://me:s%40%2F%3F@one,two:7?prefix=x/");
+    }
+
+    #[test]
+    fn mistakes_are_reported_when_the_config_is_used() {
+        for mistaken in [
+            EtcdConfig::new(["a b"]),
+            EtcdConfig::new([""; 0]),
+            EtcdConfig::new(["a"]).prefix("\n"),
+            EtcdConfig::new(["a"]).ca_file("/nonexistent"),
         ] {
-            let error = EtcdConfig::from_url(bad).unwrap_err();
-            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+            let mistaken = mistaken.password("secret");
+            let failure = mistaken.settings().err().unwrap_or_else(|| panic!("{mistaken:?} is fine"));
+            assert!(!format!("{failure} {mistaken:?}").contains("secret"), "{failure}");
         }
     }
 }

@@ -4,19 +4,23 @@ use std::{error::Error, io};
 
 use tonic::{Code, Status};
 
-use crate::backend::Failure;
+use crate::{backend::Failure, backends::shared::failures::one_line};
 
 /// What the server said instead of an answer, or what became of the connection.
 pub(super) fn classify(status: &Status) -> Failure {
+    conclude(status).caused_by(status.clone())
+}
+
+fn conclude(status: &Status) -> Failure {
     let text = describe(status);
     let has = |part: &str| status.message().contains(part);
     match status.code() {
         Code::PermissionDenied => Failure::denied(format!(
             "{text}: give the user the rights to read and to write all keys that begin with the prefix"
         )),
-        Code::Unauthenticated => Failure::denied(format!("{text}: mend user and password in the URL")),
+        Code::Unauthenticated => Failure::denied(format!("{text}: correct the user and password in the URL")),
         Code::InvalidArgument if has("authentication failed") || has("user name") => {
-            Failure::denied(format!("{text}: mend user and password in the URL"))
+            Failure::denied(format!("{text}: correct the user and password in the URL"))
         }
         Code::InvalidArgument if has("too many operations") => {
             Failure::denied(format!("{text}: start it with --max-txn-ops=128 or more"))
@@ -36,7 +40,7 @@ pub(super) fn classify(status: &Status) -> Failure {
         // As if it had never been: the lease is asked for anew.
         Code::NotFound => Failure::unreachable(text),
         _ if is_refused(status) => {
-            Failure::unreachable(format!("{text}: start the server, or mend host and port in the URL"))
+            Failure::unreachable(format!("{text}: start the server, or correct the host and port in the URL"))
         }
         // Whatever else: the question may have been heard.
         _ => Failure::unknown(text),
@@ -44,13 +48,19 @@ pub(super) fn classify(status: &Status) -> Failure {
 }
 
 /// An error while connecting: nothing was asked.
-pub(super) fn classify_connecting(error: &tonic::transport::Error) -> Failure {
+pub(super) fn classify_connecting(error: tonic::transport::Error) -> Failure {
+    conclude_connecting(&error).caused_by(error)
+}
+
+fn conclude_connecting(error: &tonic::transport::Error) -> Failure {
     if let Some(reason) = tls_error(error) {
-        return Failure::denied(format!("{reason}: mend ca, cert and key in the URL"));
+        return Failure::denied(format!("{reason}: correct ca, cert and key in the URL"));
     }
     let text = deepest(error);
     if is_refused(error) {
-        return Failure::unreachable(format!("{text}: start the server, or mend host and port in the URL"));
+        return Failure::unreachable(format!(
+            "{text}: start the server, or correct the host and port in the URL"
+        ));
     }
     Failure::unreachable(text)
 }
@@ -116,10 +126,6 @@ fn describe(status: &Status) -> String {
     one_line(&text)
 }
 
-fn one_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +155,7 @@ mod tests {
         for (code, message, kind) in table {
             let failure = classify(&Status::new(code, message));
             assert_eq!(failure.kind, kind, "{message}");
+            assert!(failure.cause.as_ref().is_some_and(|cause| cause.is::<Status>()));
             assert!(failure.reason.starts_with(message), "{}", failure.reason);
         }
         let refused = io::Error::from(io::ErrorKind::ConnectionRefused);

@@ -20,15 +20,22 @@ pub(super) enum Fitness {
 
 type Version = (u32, u32, u32);
 
-/// Bugs of etcd that locks are hit by, and the first versions without each.
+/// Bugs of etcd that matter to locks, the first versions without each, and what each means here.
+///
+/// No version is trusted where it need not be: a keep-alive alone never proves that a lock is held, because a
+/// small race between a renewal and the end of its lease is reported of fixed versions as well.
 const BUGS: &[(&[Version], &str)] = &[
     (
         &[(3, 4, 31), (3, 5, 13)],
-        "a leader that was replaced may revoke leases that are alive, and a watch may miss events after a compaction",
+        "a leader that was replaced may revoke leases that are alive, so locks can end early, and a watch may miss events after a compaction, so a lock can be handed over late",
     ),
     (
-        &[(3, 4, 38), (3, 5, 22), (3, 6, 2)],
-        "a keep-alive may be confirmed for a lease that was just revoked; what is held is read again because of it",
+        &[(3, 4, 38), (3, 5, 23), (3, 6, 5)],
+        "a lease that expired may still be renewed; tidelock reads the keys after each renewal, so no lock is taken for held because of it",
+    ),
+    (
+        &[(3, 4, 42), (3, 5, 28), (3, 6, 9)],
+        "a linearizable read may be stale around a change of leader; renewals rely on such reads, so a lock that was lost may be taken for held until the next renewal",
     ),
 ];
 
@@ -54,7 +61,7 @@ impl Fitness {
         }
     }
 
-    /// What does not forbid its use and should be mended.
+    /// Problems that do not forbid its use.
     pub(super) fn concerns(&self) -> Vec<String> {
         let Self::Known { version, errors, unused_login, .. } = self else {
             return vec![
@@ -63,18 +70,32 @@ impl Fitness {
             ];
         };
         let mut concerns: Vec<_> =
-            errors.iter().map(|error| format!("the server says: {error}; mend that first")).collect();
+            errors.iter().map(|error| format!("the server says: {error}; fix that first")).collect();
         let numbers = numbers(version);
         concerns.extend(BUGS.iter().filter(|(fixed, _)| is_before(numbers, fixed)).map(|(fixed, bug)| {
             let fixed: Vec<_> = fixed.iter().map(|(a, b, c)| format!("{a}.{b}.{c}")).collect();
-            format!("etcd {version} has a bug: {bug}; use {} or newer", fixed.join(", "))
+            format!("etcd {version} has a bug: {bug}; upgrade to {} or newer", fixed.join(", "))
         }));
+        if numbers.is_none() {
+            concerns.push(format!(
+                "the server says that it is etcd {version:?}, which is no version: bugs of etcd that matter to locks cannot be told"
+            ));
+        }
         if *unused_login {
             concerns.push(
                 "the URL has user and password, and the server lets everybody in: enable authentication there, or leave them out".to_owned(),
             );
         }
         concerns
+    }
+
+    /// The version of a server that has none of the bugs.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Self::Known { version, .. } = self else { return Vec::new() };
+        let numbers = numbers(version);
+        let is_fixed = numbers.is_some() && !BUGS.iter().any(|(fixed, _)| is_before(numbers, fixed));
+        let note = format!("etcd {version} has none of the bugs that are known to matter to locks");
+        if is_fixed { vec![note] } else { Vec::new() }
     }
 }
 
@@ -83,7 +104,7 @@ fn numbers(version: &str) -> Option<Version> {
     Some((parts.next()??, parts.next()??, parts.next()??))
 }
 
-/// Whether a version is older than the one of its series in which something was mended.
+/// Whether a version is older than the one of its series in which a bug was fixed.
 fn is_before(version: Option<Version>, fixed: &[Version]) -> bool {
     let Some((major, minor, patch)) = version else { return false };
     match fixed.iter().find(|fix| (fix.0, fix.1) == (major, minor)) {
@@ -102,20 +123,47 @@ mod tests {
 
     #[test]
     fn versions_with_bugs_and_servers_with_alarms_are_concerns() {
+        // Each bug by a word of it, and the versions around its fixes.
+        let (revokes, renews, stale) = ("revoke leases", "renewed", "stale");
         for (version, bugs) in [
-            ("3.4.23", 2),
-            ("3.4.31", 1),
-            ("3.3.10", 2),
-            ("3.4.38", 0),
-            ("3.5.12", 2),
-            ("3.6.4", 0),
-            ("odd", 0),
+            ("3.3.10", &[revokes, renews, stale][..]),
+            ("3.4.23", &[revokes, renews, stale]),
+            ("3.4.30", &[revokes, renews, stale]),
+            ("3.4.31", &[renews, stale]),
+            ("3.4.37", &[renews, stale]),
+            ("3.4.38", &[stale]),
+            ("3.4.41", &[stale]),
+            ("3.4.42", &[]),
+            ("3.5.0", &[revokes, renews, stale]),
+            ("3.5.12", &[revokes, renews, stale]),
+            ("3.5.13", &[renews, stale]),
+            ("3.5.22", &[renews, stale]),
+            ("3.5.23", &[stale]),
+            ("3.5.27", &[stale]),
+            ("3.5.28", &[]),
+            ("3.6.0", &[renews, stale]),
+            ("3.6.4", &[renews, stale]),
+            ("3.6.5", &[stale]),
+            ("3.6.8", &[stale]),
+            ("3.6.9", &[]),
+            ("3.6.9-rc.1", &[]),
+            ("3.7.0", &[]),
+            ("4.0.0", &[]),
         ] {
-            assert_eq!(Fitness::read(status(version), false).concerns().len(), bugs, "{version}");
+            let concerns = Fitness::read(status(version), false).concerns();
+            assert_eq!(concerns.len(), bugs.len(), "{version}: {concerns:?}");
+            for (concern, bug) in concerns.iter().zip(bugs) {
+                assert!(concern.contains(bug) && concern.contains(version), "{version}: {concern}");
+            }
+            // The version is named in any case, and what it means.
+            let notes = Fitness::read(status(version), false).notes();
+            assert_eq!(notes.len(), usize::from(bugs.is_empty()), "{version}: {notes:?}");
+            assert!(notes.iter().all(|note| note.contains(version)), "{notes:?}");
         }
-        let alarmed = StatusResponse { errors: vec!["alarm:NOSPACE".into()], ..status("3.6.4") };
+        assert!(Fitness::read(status("odd"), false).concerns()[0].contains("odd"));
+        let alarmed = StatusResponse { errors: vec!["alarm:NOSPACE".into()], ..status("3.6.9") };
         assert!(Fitness::read(alarmed, false).concerns()[0].contains("NOSPACE"));
-        assert!(Fitness::read(status("3.6.4"), true).concerns()[0].contains("password"));
+        assert!(Fitness::read(status("3.6.9"), true).concerns()[0].contains("password"));
         assert_eq!(Fitness::Silent.concerns().len(), 1);
     }
 

@@ -7,17 +7,21 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use super::{
     codec::has_own_lease,
+    link::{Link, Missed},
     proto::{LeaseGrantRequest, LeaseRevokeRequest},
-    servers::{Missed, Shared},
 };
 use crate::{
     backend::{Claim, Failure},
+    backends::shared::{
+        mutex::lock,
+        units::{natural, natural_or_most},
+    },
     clock::{Clock, Moment},
 };
 
@@ -26,7 +30,7 @@ const LONG: u64 = 10;
 
 #[derive(Debug)]
 pub(super) struct Leases {
-    servers: Shared,
+    link: Arc<Link>,
     clock: Clock,
     known: Mutex<Known>,
     granting: tokio::sync::Mutex<()>,
@@ -50,12 +54,12 @@ struct Lease {
 }
 
 impl Leases {
-    pub(super) fn new(servers: Shared, clock: Clock) -> Self {
-        Self { servers, clock, known: Mutex::default(), granting: tokio::sync::Mutex::default() }
+    pub(super) fn new(link: Arc<Link>, clock: Clock) -> Self {
+        Self { link, clock, known: Mutex::default(), granting: tokio::sync::Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// The lease that a claim may share, if it is there and not nearly over.
@@ -95,8 +99,8 @@ impl Leases {
     /// Grants a lease that nobody shares yet.
     pub(super) async fn grant(&self, ttl: Duration) -> Result<i64, Failure> {
         let asked = self.clock.now();
-        let answer = self.servers.ask(LeaseGrantRequest { ttl: seconds(ttl) }).await?.answer;
-        let granted = Duration::from_secs(u64::try_from(answer.ttl).unwrap_or(0));
+        let answer = self.link.ask(LeaseGrantRequest { ttl: seconds(ttl) }).await?.answer;
+        let granted = Duration::from_secs(natural(answer.ttl));
         if granted < ttl || answer.id == 0 {
             return Err(Failure::denied(format!(
                 "it gave a lease of {granted:?} instead of {ttl:?} {}",
@@ -139,10 +143,10 @@ impl Leases {
     }
 
     async fn keep_alive(&self, id: i64) -> Result<Option<Duration>, Failure> {
-        match self.servers.keep_alive(id).await {
-            Ok(answer) => Ok(u64::try_from(answer.ttl).ok().filter(|ttl| *ttl > 0).map(Duration::from_secs)),
+        match self.link.keep_alive(id).await {
+            Ok(answer) => Ok(Some(natural(answer.ttl)).filter(|ttl| *ttl > 0).map(Duration::from_secs)),
             Err(Missed::Lease) => Ok(None),
-            Err(Missed::Failed(failure)) => Err(failure),
+            Err(missed) => Err(missed.into()),
         }
     }
 
@@ -151,10 +155,18 @@ impl Leases {
         self.known().forget(id);
     }
 
+    /// Ends all leases of this client, and with them all its keys.
+    pub(super) async fn revoke_all(&self) {
+        let all: Vec<_> = self.known().leases.keys().copied().collect();
+        for id in all {
+            self.revoke(id).await;
+        }
+    }
+
     /// Ends a lease that nobody needs any more. If that fails it ends by itself.
     pub(super) async fn revoke(&self, id: i64) {
         self.forget(id);
-        let _ = self.servers.ask(LeaseRevokeRequest { id }).await;
+        let _ = self.link.ask(LeaseRevokeRequest { id }).await;
     }
 }
 
@@ -169,7 +181,7 @@ impl Known {
 fn seconds(ttl: Duration) -> i64 {
     let whole = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
     let spare = u64::from(whole >= LONG);
-    i64::try_from(whole + spare).unwrap_or(i64::MAX)
+    natural_or_most(whole + spare)
 }
 
 #[cfg(test)]

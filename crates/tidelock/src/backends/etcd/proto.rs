@@ -38,10 +38,14 @@ calls! {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseHeader {
+    #[prost(uint64, tag = "1")]
+    pub(super) cluster_id: u64,
     #[prost(uint64, tag = "2")]
     pub(super) member_id: u64,
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
+    #[prost(uint64, tag = "4")]
+    pub(super) raft_term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -124,6 +128,8 @@ pub(super) struct Compare {
     pub(super) create_revision: Option<i64>,
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(super) value: Option<Vec<u8>>,
     /// Then all keys of a range have to compare so; one without keys counts as revision 0.
     #[prost(bytes = "vec", tag = "64")]
     pub(super) range_end: Vec<u8>,
@@ -142,6 +148,7 @@ pub(super) enum Target {
     Version = 0,
     Create = 1,
     Mod = 2,
+    Value = 3,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -301,10 +308,16 @@ pub(super) struct StatusRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(super) version: String,
     #[prost(uint64, tag = "4")]
     pub(super) leader: u64,
+    #[prost(uint64, tag = "5")]
+    pub(super) raft_index: u64,
+    #[prost(uint64, tag = "7")]
+    pub(super) raft_applied_index: u64,
     #[prost(string, repeated, tag = "8")]
     pub(super) errors: Vec<String>,
     #[prost(bool, tag = "10")]
@@ -346,6 +359,11 @@ impl Compare {
     /// The key was created at this revision.
     pub(super) fn created_at(key: Vec<u8>, revision: i64) -> Self {
         Self { target: Target::Create.into(), key, create_revision: Some(revision), ..Self::default() }
+    }
+
+    /// The key is there and has this value.
+    pub(super) fn value_is(key: Vec<u8>, value: Vec<u8>) -> Self {
+        Self { target: Target::Value.into(), key, value: Some(value), ..Self::default() }
     }
 
     /// No key from `key` up to `range_end` was written after this revision.

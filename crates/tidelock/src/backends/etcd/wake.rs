@@ -7,15 +7,15 @@ use tokio::sync::{mpsc::unbounded_channel, watch};
 use tonic::Streaming;
 
 use super::{
+    claims::watch_request,
     errors::classify,
+    order::order,
     proto::{DeleteRangeRequest, RangeRequest, WatchResponse},
-    rules::order,
     store::EtcdStore,
-    table::{Stand, watch_request},
 };
 use crate::{
-    backend::{ClaimId, Failure, Grant, Leave, News, What},
-    name::Name,
+    backend::{ClaimId, Failure, Leave, News, Standing, What},
+    model::name::Name,
 };
 
 /// How long to wait before a line is read again: at first, and at most.
@@ -25,14 +25,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is kept between two calls of `wait`.
-pub(super) struct Listener {
+pub(crate) struct Wake {
     stream: Option<(Streaming<WatchResponse>, u64)>,
     /// Readings under way.
     jobs: FuturesUnordered<Job>,
     in_use: watch::Receiver<u64>,
 }
 
-/// What woke the listener.
+/// What happened while `wait` waited.
 enum Woken {
     Said(Result<Option<WatchResponse>, tonic::Status>),
     /// Something else is to be done.
@@ -41,15 +41,15 @@ enum Woken {
     Moved,
 }
 
-impl Listener {
+impl Wake {
     pub(super) fn new(in_use: watch::Receiver<u64>) -> Self {
         Self { stream: None, jobs: FuturesUnordered::new(), in_use }
     }
 
     /// The next thing that happens to a claim unasked.
-    pub(super) async fn wait(&mut self, store: &Arc<EtcdStore>) -> Result<News, Failure> {
+    pub(super) async fn next(&mut self, store: &Arc<EtcdStore>) -> Result<News, Failure> {
         loop {
-            if let Some(news) = store.table().take_news() {
+            if let Some(news) = store.claims().take_news() {
                 return Ok(news);
             }
             if self.stream.is_none() {
@@ -57,9 +57,9 @@ impl Listener {
             }
             self.begin_jobs(store);
             match self.woken(store).await {
-                Woken::Stirred => store.table().pass_time(&store.space, store.clock.now()),
+                Woken::Stirred => store.claims().pass_time(&store.space, store.clock.now()),
                 Woken::Said(Ok(Some(response))) => {
-                    let heard = store.table().heard(response, store.clock.now());
+                    let heard = store.claims().heard(response, store.clock.now());
                     heard.map_err(|failure| self.closed(store, failure))?;
                 }
                 Woken::Said(Ok(None)) => {
@@ -78,25 +78,25 @@ impl Listener {
     async fn open(&mut self, store: &EtcdStore) -> Result<(), Failure> {
         let (tell, requests) = unbounded_channel();
         // A server answers a stream with its first message, so there has to be something to answer.
-        let first = store.table().spare_watch();
+        let first = store.claims().spare_watch();
         let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), 0));
         self.in_use.mark_unchanged();
-        self.stream = Some(store.servers.watch(requests).await?);
-        store.table().opened(tell);
+        self.stream = Some(store.link.watch(requests).await?);
+        store.claims().opened(tell);
         Ok(())
     }
 
     fn closed(&mut self, store: &EtcdStore, failure: Failure) -> Failure {
         if let Some((_, number)) = self.stream.take() {
-            store.servers.cut(number, true);
+            store.link.cut(number, true);
         }
-        store.table().closed();
+        store.claims().closed();
         failure
     }
 
     async fn woken(&mut self, store: &EtcdStore) -> Woken {
         let Some((stream, number)) = &mut self.stream else { return Woken::Stirred };
-        let due = store.table().due();
+        let due = store.claims().due();
         let time = async {
             match due {
                 Some(due) => store.clock.sleep_towards(due).await,
@@ -121,14 +121,14 @@ impl Listener {
 
     fn begin_jobs(&self, store: &Arc<EtcdStore>) {
         let (stale, vanished, unleft) = {
-            let mut table = store.table();
-            (table.take_stale(), table.take_vanished(), table.take_unleft(store.clock.now()))
+            let mut claims = store.claims();
+            (claims.take_stale(), claims.take_vanished(), claims.take_unleft(store.clock.now()))
         };
         for (name, id) in unleft {
             let store = Arc::clone(store);
             self.jobs.push(Box::pin(async move {
                 // If that fails it is tried again later.
-                let _ = store.leave(&name, id, &Leave::Done).await;
+                let _ = store.leave_line(&name, id, &Leave::Done).await;
             }));
         }
         for name in stale {
@@ -140,9 +140,9 @@ impl Listener {
     }
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for Wake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Listener")
+        f.write_str("Wake")
     }
 }
 
@@ -157,26 +157,24 @@ async fn read_again(store: Arc<EtcdStore>, name: Name) {
 
 /// Says whether it has to be read again soon.
 async fn try_read_again(store: &EtcdStore, name: &Name) -> Result<bool, Failure> {
-    let claims = store.table().claims_in(name);
+    let claims = store.claims().answered_in(name);
     if claims.is_empty() {
         return Ok(false);
     }
     let mut still_waits = false;
-    let (seen, at) = store.read_line(name).await?;
-    let now = order(&seen);
+    let (line, at) = store.read_line(name).await?;
+    let now = order(&line);
     for claim in claims {
-        if !seen.iter().any(|other| other.id == claim.id) {
-            store.table().vanishes(name, claim.id, store.clock.now());
+        if !line.iter().any(|other| other.id == claim.id) {
+            store.claims().vanishes(name, claim.id, store.clock.now());
             continue;
         }
-        let waits = store.table().waits(name, claim.id);
-        let stand = store.stand(&claim, &seen, &now, at).await?;
-        if let (true, Stand::Held { epoch, waiting }) = (waits, stand) {
-            let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
-            let grant = Grant { epoch: epoch as u64, ttl: claim.ttl, waiting };
-            store.table().tell(name, claim.id, What::Granted(grant));
+        let waits = store.claims().waits(name, claim.id);
+        let standing = store.stand(&claim, &line, &now, at).await?;
+        if let (true, Standing::Held(grant)) = (waits, standing) {
+            store.claims().tell(name, claim.id, What::Granted(grant));
         }
-        still_waits |= matches!(stand, Stand::Waiting { .. });
+        still_waits |= matches!(standing, Standing::Waiting(_));
     }
     Ok(still_waits && now.is_boarding)
 }
@@ -186,17 +184,17 @@ async fn try_read_again(store: &EtcdStore, name: &Name) -> Result<bool, Failure>
 async fn tell_why(store: Arc<EtcdStore>, name: Name, id: ClaimId) {
     let key = store.space.reason(id);
     let read = RangeRequest { key: key.clone(), range_end: Vec::new() };
-    let reason = match store.servers.ask(read).await {
+    let reason = match store.link.ask(read).await {
         Ok(answered) => answered.answer.kvs.into_iter().next().map(|kv| kv.value),
         Err(_) => None,
     };
     if reason.is_some() {
         // If that fails it ends with the client's lease.
-        let _ = store.servers.ask(DeleteRangeRequest { key }).await;
+        let _ = store.link.ask(DeleteRangeRequest { key }).await;
     }
     let what = match reason {
         Some(reason) => What::Evicted(String::from_utf8_lossy(&reason).into()),
         None => What::Ask,
     };
-    store.table().tell(&name, id, what);
+    store.claims().tell(&name, id, what);
 }

@@ -1,4 +1,4 @@
-//! The verbs, each one call on the store: at once where the shard is free, later where it is not.
+//! The verbs, each one call on the store: immediate if the shard is free, later if it is not.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,16 +7,17 @@ use tokio::sync::Mutex;
 use super::{FileConfig, session::Session, store::FileStore, wake::Wake};
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
-        Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
+        News, Scope, Standing, TokenGrade,
     },
-    name::Name,
+    model::name::Name,
 };
 
 /// A client of the files in a directory.
 #[derive(Debug)]
 pub struct FileBackend {
     store: Arc<FileStore>,
+    client: ClientId,
     wake: Arc<Mutex<Wake>>,
     abilities: Abilities,
 }
@@ -25,32 +26,32 @@ impl FileBackend {
     /// Connects a client. Must be called within a tokio runtime that has I/O enabled.
     ///
     /// # Errors
-    /// [`Denied`](crate::backend::FailureKind::Denied) when the directory cannot be made, does not
-    /// belong to this user, is on a network file system, or has a path too long for sockets.
+    /// [`Denied`](crate::backend::FailureKind::Denied) when the directory cannot be created, does not belong
+    /// to this user, is not on a local file system, or has a path too long for sockets; also when the boot id
+    /// cannot be read, or a time namespace shifts the clock of this process.
     pub fn connect(config: &FileConfig, client: ClientId) -> Result<Self, Failure> {
+        let boot = config.boot()?;
         let directory = config.prepare()?;
         let (session, doorbell, life) = Session::open(&directory, client)?;
-        let store = Arc::new(FileStore::new(&directory, session, client));
+        let store = Arc::new(FileStore::new(&directory, session, client, boot));
         let wake = Wake::new(doorbell, life)
             .map_err(|error| Failure::unreachable(format!("cannot listen at a socket: {error}")))?;
-        let abilities = Abilities {
-            store: "file",
-            token: TokenGrade::TimeAssisted,
-            push: true,
-            fair: true,
-            reentry: true,
-            permits: Ok(()),
-            min_ttl: Duration::from_millis(50),
+        let abilities = Abilities::new("file")
+            .token(TokenGrade::TimeAssisted)
+            .min_ttl(Duration::from_millis(50))
             // Each is a change of its own; together they take less than a millisecond.
-            renew_batch: 64,
-        };
-        Ok(Self { store, wake: Arc::new(Mutex::new(wake)), abilities })
+            .renew_batch(64);
+        Ok(Self { store, client, wake: Arc::new(Mutex::new(wake)), abilities })
     }
 }
 
 impl Backend for FileBackend {
     fn abilities(&self) -> &Abilities {
         &self.abilities
+    }
+
+    fn client_id(&self) -> ClientId {
+        self.client
     }
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
@@ -82,9 +83,9 @@ impl Backend for FileBackend {
         })
     }
 
-    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left> {
         match self.store.try_leave(name, id, &why) {
-            Ok(Some(())) => Call::now(Ok(())),
+            Ok(Some(left)) => Call::now(Ok(left)),
             Err(failure) => Call::now(Err(failure)),
             Ok(None) => {
                 let (store, name) = (Arc::clone(&self.store), name.clone());

@@ -115,14 +115,15 @@ impl Bucket {
         Ok((hash(hash(2, &bytes[..40]), payload) == number(bytes, 40)).then_some(found))
     }
 
-    /// The payload, unless it is of another boot.
-    pub(super) fn payload<'a>(&self, desk: &'a Desk, boot: u64) -> &'a [u8] {
+    /// The payload, as it was written.
+    pub(super) fn payload<'a>(&self, desk: &'a Desk) -> &'a [u8] {
         match self.newest {
-            Some(slot) if self.boot == boot => {
+            Some(_) if self.len > INLINE => &desk.extent,
+            Some(slot) => {
                 let start = slot * SLOT + HEAD;
-                if self.len <= INLINE { &desk.bucket[start..start + self.len] } else { &desk.extent }
+                &desk.bucket[start..start + self.len]
             }
-            _ => &[],
+            None => &[],
         }
     }
 

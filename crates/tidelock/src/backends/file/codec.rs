@@ -17,15 +17,15 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     backend::{Claim, ClaimId, Grant, News, Share, What},
     clock::{Moment, nanos},
-    line::{Line, Part, PartHold},
-    name::Name,
-    owner::Owner,
+    model::line::{Line, Part, PartHold},
+    model::name::Name,
+    model::owner::Owner,
 };
 
 /// A hash that is the same in every process and version: for places in files and for checksums.
 ///
-/// Not the standard library's, which may change between its versions, and not keyed: whoever can
-/// choose names here can also write the files.
+/// Not the standard library's, which may change between its versions, and not keyed: a user who
+/// can choose names here can also write the files.
 pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |state: u64, a: u64, b: u64| {
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
     use crate::{
         backend::{Ask, ClientId},
-        line::StoreTime,
+        model::line::StoreTime,
     };
 
     fn line(name: &Name, claims: u64) -> Line {

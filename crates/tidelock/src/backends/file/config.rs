@@ -1,7 +1,7 @@
 //! From a URL to a directory that may be used.
 
 use std::{
-    env, fs, io,
+    fs, io,
     os::unix::{
         ffi::OsStrExt,
         fs::{DirBuilderExt, MetadataExt},
@@ -9,8 +9,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::{FileBackend, boot, earlier, filesystem, home};
 use crate::{
-    backend::Failure,
+    backend::{Backend, ClientId, Failure},
+    backends::{
+        OptionDefault::Words,
+        StoreOption,
+        registry::{Connecting, connected},
+        shared::options::UrlOption,
+        target::{Config, Target},
+    },
     error::{Error, Result},
 };
 
@@ -19,44 +27,99 @@ const LONGEST_SOCKET: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 /// What a session adds to the directory: `/s/`, 16 digits, `.life`.
 const SESSION: usize = 3 + 16 + 5;
 
-/// Where the files are, and what is allowed.
+pub(super) const OPTIONS: &[StoreOption] = &[ALLOW.about];
+
+const ALLOW: UrlOption<bool> = UrlOption {
+    about: StoreOption::new(
+        "allow",
+        Words("file systems that are known to be local"),
+        "`network`: a directory on any file system; safe only if a single machine uses it",
+    ),
+    read: |about, text| match text {
+        None => Ok(false),
+        Some("network") => Ok(true),
+        Some(_) => Err(about.has_to_be("network")),
+    },
+};
+
+/// The directory of the files, and what is allowed.
+///
+/// ```no_run
+/// use tidelock::{Locks, backends::file::FileConfig};
+///
+/// # async fn connect() -> tidelock::Result<()> {
+/// let config = FileConfig::new("/var/lib/shop/locks");
+/// assert_eq!(config, FileConfig::from_url("file:/var/lib/shop/locks")?);
+/// let locks = Locks::connect_with(config).await?;
+/// # drop(locks);
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileConfig {
     directory: PathBuf,
     allow_network: bool,
+    /// Where the previous version would have looked for them.
+    earlier: Option<PathBuf>,
+    /// Set by tests: the number of another start of the machine.
+    boot: Option<u64>,
 }
 
 impl FileConfig {
-    /// The files in this directory. It is made, for this user alone, when a client connects.
+    /// Uses the files in this directory. It is created, for this user only, when a client connects.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), allow_network: false }
+        Self { directory: directory.into(), allow_network: false, earlier: None, boot: None }
     }
 
-    /// The directory of this user: `$TIDELOCK_DIR`, else `$XDG_STATE_HOME/tidelock`, else
-    /// `$HOME/.local/state/tidelock`, else `/tmp/tidelock-UID`.
-    pub fn of_user() -> Self {
-        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let user = rustix::process::geteuid().as_raw();
-        let directory = set("TIDELOCK_DIR")
-            .or_else(|| {
-                set("XDG_STATE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("tidelock"))
-            })
-            .or_else(|| {
-                set("HOME").filter(|path| path.is_absolute()).map(|path| path.join(".local/state/tidelock"))
-            })
-            .unwrap_or_else(|| PathBuf::from(format!("/tmp/tidelock-{user}")));
-        Self::new(directory)
+    /// Uses the directory of this user.
+    ///
+    /// This is `$TIDELOCK_DIR`, or else `.local/state/tidelock` in the user's home directory according to the
+    /// user database. It does not depend on `$HOME` or `$XDG_STATE_HOME`.
+    ///
+    /// # Errors
+    /// [`Denied`](crate::ErrorKind::Denied) when `$TIDELOCK_DIR` is relative, or when the user has no home
+    /// directory.
+    pub fn of_user() -> Result<Self> {
+        let home::UserDirectory { directory, earlier } =
+            home::of_user().map_err(|failure| Error::failure("file", None, &failure))?;
+        Ok(Self { earlier, ..Self::new(directory) })
     }
 
-    /// Uses the directory even if it is on a network file system. Only safe if a single machine uses it.
+    /// Uses the directory even if its file system is not known to be local.
+    ///
+    /// This is only safe if a single machine uses the directory.
     #[must_use]
     pub fn allow_network(mut self) -> Self {
         self.allow_network = true;
         self
     }
 
+    /// Uses another boot id than the machine's, as processes in some containers see it.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn with_boot(mut self, boot: u64) -> Self {
+        self.boot = Some(boot);
+        self
+    }
+
+    /// The number of this start of the machine.
+    pub(super) fn boot(&self) -> Result<u64, Failure> {
+        self.boot.map_or_else(|| boot::read(Path::new(boot::PROC)), Ok)
+    }
+
+    /// Reads a URL such as `file:/path?allow=network`, or a path as it is.
+    ///
+    /// # Errors
+    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl); otherwise as [`of_user`](Self::of_user) for a URL
+    /// without a path.
+    pub fn from_url(url: &str) -> Result<Self> {
+        if url.starts_with(['/', '.']) {
+            return Ok(Self::new(url));
+        }
+        Self::read(url.split_once(':').map_or("", |(_, rest)| rest))
+    }
+
     /// Reads what follows `file:`: nothing, a path, `///path`, and `?allow=network`.
-    pub(crate) fn from_url(rest: &str) -> Result<Self> {
+    fn read(rest: &str) -> Result<Self> {
         let (path, options) = rest.split_once('?').unwrap_or((rest, ""));
         let path = match path.strip_prefix("//") {
             None => path,
@@ -67,32 +130,32 @@ impl FileConfig {
                 })?
             }
         };
-        let mut config = if path.is_empty() { Self::of_user() } else { Self::new(path) };
+        let mut config = if path.is_empty() { Self::of_user()? } else { Self::new(path) };
         for option in options.split('&').filter(|option| !option.is_empty()) {
-            match option {
-                "allow=network" => config = config.allow_network(),
-                other => {
-                    return Err(Error::invalid_url(format!(
-                        "the file store has no option {:?}: it has allow=network",
-                        other.chars().take(32).collect::<String>()
-                    )));
-                }
-            }
+            let value = option.strip_prefix(ALLOW.about.name).and_then(|rest| rest.strip_prefix('='));
+            let Some(Ok(true)) = value.map(|value| ALLOW.value(Some(value))) else {
+                return Err(Error::invalid_url(format!(
+                    "the file store has no option {:?}: it has {}=network",
+                    option.chars().take(32).collect::<String>(),
+                    ALLOW.about.name
+                )));
+            };
+            config = config.allow_network();
         }
         Ok(config)
     }
 
-    /// The directory, as it was given.
+    /// Returns the directory as it was given.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Makes the directory if it is not there, and checks that it may be used. Says its full path.
+    /// Creates the directory if it does not exist, checks that it may be used, and returns its full path.
     pub(super) fn prepare(&self) -> Result<PathBuf, Failure> {
         let given = self.directory.display();
         let cannot = |what: &str, error: io::Error| {
             Failure::denied(format!(
-                "cannot {what} the directory {given}: {error}; name another with file:/path"
+                "cannot {what} the directory {given}: {error}; name another with file:/path or TIDELOCK_DIR"
             ))
         };
         let mut builder = fs::DirBuilder::new();
@@ -119,12 +182,11 @@ impl FileConfig {
                 LONGEST_SOCKET - SESSION
             )));
         }
-        if !self.allow_network
-            && let Some(kind) = network(&directory)
-        {
-            return Err(Failure::denied(format!(
-                "the directory {given} is on a network file system ({kind}), where other machines could not be told and locks may not hold: use a local one, or ?allow=network if only one machine uses it"
-            )));
+        if !self.allow_network {
+            filesystem::check(&directory)?;
+        }
+        if let Some(earlier) = &self.earlier {
+            earlier::lead(earlier, &directory)?;
         }
         builder
             .create(directory.join("s"))
@@ -133,33 +195,16 @@ impl FileConfig {
     }
 }
 
-/// The kind of network file system that this is on, if it is.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn network(directory: &Path) -> Option<&'static str> {
-    // From the kernel's list of magic numbers. FUSE may be local, but it does not say so.
-    const KINDS: [(u64, &str); 13] = [
-        (0x6969, "NFS"),
-        (0x517B, "SMB"),
-        (0xFF53_4D42, "CIFS"),
-        (0xFE53_4D42, "SMB"),
-        (0x00C3_6400, "Ceph"),
-        (0x0102_1997, "9p"),
-        (0x5346_414F, "AFS"),
-        (0x6B41_4653, "AFS"),
-        (0x7375_7245, "Coda"),
-        (0x564C, "NCP"),
-        (0x0BD0_0BD0, "Lustre"),
-        (0x4750_4653, "GPFS"),
-        (0x6573_5546, "FUSE, such as sshfs"),
-    ];
-    let found = rustix::fs::statfs(directory).ok()?.f_type as u64 & 0xFFFF_FFFF;
-    KINDS.iter().find(|(magic, _)| *magic == found).map(|(_, name)| *name)
+impl Config for FileConfig {
+    fn connect(&self, client: ClientId) -> Connecting<'_, dyn Backend> {
+        Box::pin(async move { connected("file", FileBackend::connect(self, client)) })
+    }
 }
 
-/// Elsewhere the system is not asked.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn network(_: &Path) -> Option<&'static str> {
-    None
+impl From<FileConfig> for Target {
+    fn from(config: FileConfig) -> Self {
+        Self::config(config)
+    }
 }
 
 #[cfg(test)]
@@ -171,16 +216,16 @@ mod tests {
         for (url, directory) in
             [("/a/b", "/a/b"), ("///a", "/a"), ("//localhost/a", "/a"), ("./x", "./x"), ("x", "x")]
         {
-            assert_eq!(FileConfig::from_url(url).unwrap().directory(), Path::new(directory), "{url}");
+            assert_eq!(FileConfig::read(url).unwrap().directory(), Path::new(directory), "{url}");
         }
-        let config = FileConfig::from_url("/a?allow=network").unwrap();
+        let config = FileConfig::read("/a?allow=network").unwrap();
         assert_eq!(config, FileConfig::new("/a").allow_network());
     }
 
     #[test]
     fn bad_urls_get_one_clear_sentence() {
         for (url, says) in [("//server/a", "on this machine"), ("/a?ttl=5", "allow=network")] {
-            let error = FileConfig::from_url(url).unwrap_err();
+            let error = FileConfig::read(url).unwrap_err();
             assert!(error.is_invalid_url() && error.to_string().contains(says), "{error}");
         }
     }
@@ -193,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_path_too_long_for_sockets_is_refused() {
-        let directory = env::temp_dir().join(format!("{}-{}", "x".repeat(90), std::process::id()));
+        let directory = std::env::temp_dir().join(format!("{}-{}", "x".repeat(90), std::process::id()));
         let failure = FileConfig::new(&directory).prepare().unwrap_err();
         fs::remove_dir(&directory).unwrap();
         assert!(failure.reason.contains("use a shorter one"), "{failure}");

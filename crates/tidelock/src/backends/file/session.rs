@@ -2,8 +2,8 @@
 //!
 //! | file in `s/` | what |
 //! |---|---|
-//! | `ID` | a datagram socket: whoever grants something to this client rings here |
-//! | `ID.life` | a stream socket: whoever waits behind this client connects and hears its end |
+//! | `ID` | a datagram socket: clients that grant something to this one ring here |
+//! | `ID.life` | a stream socket: clients that wait behind this one connect and hear its end |
 //! | `ID.txt` | process and program, for people |
 //!
 //! Ids are random and never used again. A socket that refuses, or is not there, belonged to a client
@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::codec::Ring;
+use super::{codec::Ring, errors::failed};
 use crate::backend::{ClientId, Failure};
 
 /// How many sessions a newcomer looks at, to clear away what is left of those that were killed.
@@ -47,9 +47,7 @@ impl Session {
         client: ClientId,
     ) -> Result<(Self, UnixDatagram, UnixListener), Failure> {
         let folder = directory.join("s");
-        let cannot = |error: io::Error| {
-            Failure::denied(format!("cannot make a socket in {}: {error}", folder.display()))
-        };
+        let cannot = |error: io::Error| failed("make a socket in", &folder, &error);
         let bell = UnixDatagram::unbound().map_err(cannot)?;
         bell.set_nonblocking(true).map_err(cannot)?;
         let looks = UnixDatagram::unbound().map_err(cannot)?;
@@ -89,8 +87,8 @@ impl Session {
         self.looks.connect(self.path(client)).map_or_else(|error| life_after(&error), |()| Life::Alive)
     }
 
-    /// Rings at a client. Never blocks: a doorbell that is full has been rung, and whoever hears
-    /// that many rings reads all of its claims again.
+    /// Rings at a client. Never blocks: a doorbell that is full has been rung, and its client
+    /// then reads all of its claims again.
     pub(super) fn ring(&self, client: ClientId, ring: &Ring) -> Life {
         let sent = self.bell.send_to(&ring.write(), self.path(client));
         sent.map_or_else(|error| life_after(&error), |_| Life::Alive)
@@ -106,11 +104,9 @@ impl Session {
     }
 
     fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let clients =
-            names.filter(|name| name.len() == 16).filter_map(|name| u64::from_str_radix(&name, 16).ok());
-        for client in clients.take(SWEPT).map(ClientId::from_u64) {
+        // What cannot be listed is left to the next client.
+        let Ok(clients) = clients(&self.folder) else { return };
+        for client in clients.take(SWEPT) {
             if self.probe(client) == Life::Dead {
                 self.bury(client);
             }
@@ -122,6 +118,54 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.bury(self.client);
     }
+}
+
+/// The clients that have a doorbell in a folder.
+fn clients(folder: &Path) -> io::Result<impl Iterator<Item = ClientId>> {
+    let names = fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let numbers =
+        names.filter(|name| name.len() == 16).filter_map(|name| u64::from_str_radix(&name, 16).ok());
+    Ok(numbers.map(ClientId::from_u64))
+}
+
+/// The first process that is alive in a folder of sessions, as people know it.
+pub(super) fn first_alive(folder: &Path) -> Result<Option<String>, Failure> {
+    let cannot = |error: io::Error| failed("read", folder, &error);
+    let clients = match clients(folder) {
+        Ok(clients) => clients,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(cannot(error)),
+    };
+    let looks = UnixDatagram::unbound().map_err(cannot)?;
+    for client in clients {
+        let path = folder.join(format!("{client:?}"));
+        let life = looks.connect(&path).map_or_else(|error| life_after(&error), |()| Life::Alive);
+        if life == Life::Alive {
+            let text = fs::read_to_string(path.with_extension("txt")).unwrap_or_default();
+            return Ok(Some(text.trim().replace('\n', ", ")));
+        }
+    }
+    Ok(None)
+}
+
+/// Clears away what dead clients left in a folder.
+pub(super) fn clear(folder: &Path) -> io::Result<()> {
+    let clients = match clients(folder) {
+        Ok(clients) => clients,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let looks = UnixDatagram::unbound()?;
+    for client in clients {
+        let path = folder.join(format!("{client:?}"));
+        if looks.connect(&path).is_err_and(|error| life_after(&error) == Life::Dead) {
+            for path in [path.with_extension("txt"), path.with_extension("life"), path] {
+                // Somebody else may have been faster.
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What an error of a socket says. Only a clear no means dead: where in doubt the lease decides.

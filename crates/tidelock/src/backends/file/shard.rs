@@ -12,9 +12,11 @@
 //!
 //! `floor` is at least the epoch of every grant that was ever made in this bucket. A name without
 //! claims is dropped at once; the floor stays, so that its next token is larger even if the wall
-//! clock went back. Claims of another boot are void, floors are not.
+//! clock went back. Of claims that were written under another boot id only those count whose clients still
+//! answer (see `boot`); floors always count.
 
 use std::{
+    borrow::Cow,
     fs::{File, OpenOptions, TryLockError},
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
@@ -33,13 +35,14 @@ use rustix::{
 use super::{
     bucket::{BUCKETS, Bucket, Desk, EXTENTS, HEAD, HEADER, SLOT, data_from},
     codec::hash,
+    errors,
     fault::{Point, strike_at},
 };
 use crate::{backend::Failure, clock::Moment};
 
 const MAGIC: &[u8; 16] = b"tidelock shard\n\0";
 const VERSION: u32 = 1;
-/// How long a removed file may go unnoticed. Locks held in it are lost at their next renewal anyway.
+/// How long a file that was removed or replaced may go unnoticed. Locks held in it are lost at their next renewal anyway.
 const LOOK_EVERY_MS: u64 = 10;
 
 /// Reading must not make the file system note the time of it: that would cost as much as a write.
@@ -61,7 +64,10 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn new(directory: &Path, index: usize) -> Self {
-        let path = directory.join(format!("{index:02x}.shard"));
+        Self::at(directory.join(format!("{index:02x}.shard")))
+    }
+
+    pub(super) fn at(path: PathBuf) -> Self {
         Self { path, file: OnceLock::new(), looked: AtomicU64::new(0), desk: Mutex::default() }
     }
 
@@ -74,7 +80,7 @@ impl Shard {
         let desk = match self.desk.try_lock() {
             Ok(desk) => desk,
             Err(TryMutexError::WouldBlock) => return Ok(None),
-            // Whoever panicked wrote a slot or did not; the desk is only scratch.
+            // The task that panicked wrote a slot or did not; the desk is only scratch.
             Err(TryMutexError::Poisoned(desk)) => desk.into_inner(),
         };
         let Some(file) = self.open(true)? else { return Ok(None) };
@@ -85,20 +91,15 @@ impl Shard {
         }
     }
 
-    /// Whether the file that is kept open has been removed from its directory. Looked at now and then
-    /// only: asking costs, and it makes the file system note the time of every single write.
-    pub(super) fn was_removed(&self, now: Moment) -> bool {
+    /// Whether it is time to look if the file is still the one in its directory. Now and then only: asking costs,
+    /// and it makes the file system note the time of every single write.
+    pub(super) fn is_look_due(&self, now: Moment) -> bool {
         let now = now.as_nanos() / 1_000_000;
-        if self.looked.load(Ordering::Relaxed) + LOOK_EVERY_MS > now {
-            return false;
+        let due = self.looked.load(Ordering::Relaxed) + LOOK_EVERY_MS <= now;
+        if due {
+            self.looked.store(now, Ordering::Relaxed);
         }
-        self.looked.store(now, Ordering::Relaxed);
-        let removed = self.file.get().is_some_and(|file| file.metadata().is_ok_and(|data| data.nlink() == 0));
-        if removed {
-            // It stays so: look again the next time.
-            self.looked.store(0, Ordering::Relaxed);
-        }
-        removed
+        due
     }
 
     /// Whether the file that is kept open is not the one of that name any more.
@@ -194,37 +195,25 @@ impl Shard {
 
     fn corrupt(&self, what: &str) -> Failure {
         Failure::denied(format!(
-            "{} is damaged ({what}): nothing was written to it; stop whoever uses it and remove the file",
+            "{} is damaged ({what}): nothing was written to it; stop the programs that use it and remove the file",
             self.path.display()
         ))
     }
 
-    /// What an error of the system means. Nothing changed: a slot that was written in part does not count.
     fn failed(&self, what: &str, error: &io::Error) -> Failure {
-        let text = format!("cannot {what} {}: {error}", self.path.display());
-        match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Failure::denied(format!("{text}; make the directory writable for this user"))
-            }
-            io::ErrorKind::NotFound => {
-                Failure::denied(format!("{text}; the directory was removed: connect again"))
-            }
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Failure::unreachable(format!("{text}; free some space"))
-            }
-            _ => Failure::unreachable(text),
-        }
+        errors::failed(what, &self.path, error)
     }
 
     /// Reads a bucket without a lock: the payload that counted a moment ago. [`None`]: it changes
     /// right now, so read it under the lock.
-    pub(super) fn peek(&self, bucket: u64, boot: u64) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) fn peek(&self, bucket: u64, judge: &impl Judge) -> Result<Option<Vec<u8>>, Failure> {
         let Some(file) = self.open(false)? else { return Ok(Some(Vec::new())) };
         let mut desk = Desk::default();
         for _ in 0..4 {
             let read = Bucket::read(file, &mut desk, bucket).map_err(|error| self.failed("read", &error))?;
             if let Some(read) = read {
-                return Ok(Some(read.payload(&desk, boot).to_vec()));
+                let payload = read.payload(&desk);
+                return Ok(Some(counting(&read, payload, judge).into_owned()));
             }
         }
         Ok(None)
@@ -252,6 +241,24 @@ impl Shard {
     }
 }
 
+/// Says which claims count.
+pub(super) trait Judge {
+    /// The number of this start of the machine.
+    fn boot(&self) -> u64;
+
+    /// What still counts of a payload that was written under another number.
+    fn survivors(&self, payload: &[u8]) -> Vec<u8>;
+}
+
+/// The part of a payload that counts.
+fn counting<'a>(bucket: &Bucket, payload: &'a [u8], judge: &impl Judge) -> Cow<'a, [u8]> {
+    if bucket.boot == judge.boot() || payload.is_empty() {
+        Cow::Borrowed(payload)
+    } else {
+        Cow::Owned(judge.survivors(payload))
+    }
+}
+
 /// A change under way: nobody else reads or writes this shard for a change.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
@@ -275,7 +282,7 @@ impl Section<'_> {
     pub(super) fn change<T>(
         &mut self,
         bucket: u64,
-        boot: u64,
+        judge: &impl Judge,
         change: impl FnOnce(&[u8], u64, &mut Vec<u8>) -> Change<T>,
     ) -> Result<T, Failure> {
         let found = match self.found {
@@ -290,7 +297,8 @@ impl Section<'_> {
         out.clear();
         // Room for the head: slot and payload are written at once.
         out.resize(HEAD, 0);
-        let answer = match change(found.payload(&self.desk, boot), found.floor, &mut out) {
+        let payload = counting(&found, found.payload(&self.desk), judge);
+        let answer = match change(&payload, found.floor, &mut out) {
             Change::Keep(answer) => {
                 self.found = Some((bucket, found));
                 Ok(answer)
@@ -298,7 +306,7 @@ impl Section<'_> {
             Change::Write(answer, epoch) => {
                 self.found = None;
                 let mut next = found;
-                next.boot = boot;
+                next.boot = judge.boot();
                 next.floor = found.floor.max(epoch);
                 let written = next.write(self.file, bucket, &mut out);
                 strike_at(Point::Written, || ());
@@ -338,6 +346,19 @@ mod tests {
         }
     }
 
+    /// Under any other boot id nothing but a `!` counts.
+    struct Booted(u64);
+
+    impl Judge for Booted {
+        fn boot(&self) -> u64 {
+            self.0
+        }
+
+        fn survivors(&self, payload: &[u8]) -> Vec<u8> {
+            payload.iter().copied().filter(|byte| *byte == b'!').collect()
+        }
+    }
+
     /// Writes a payload and says what was there before, and the floor.
     fn put(shard: &Shard, boot: u64, payload: &[u8], epoch: u64) -> (Vec<u8>, u64) {
         let mut section = shard.try_begin().unwrap().unwrap();
@@ -345,18 +366,19 @@ mod tests {
             out.extend_from_slice(payload);
             Change::Write((before.to_vec(), floor), epoch)
         };
-        section.change(7, boot, change).unwrap()
+        section.change(7, &Booted(boot), change).unwrap()
     }
 
     #[test]
-    fn claims_of_another_boot_are_void_and_floors_are_not() {
+    fn of_another_boot_only_survivors_count_and_floors_do() {
         let folder = Folder::new();
         let shard = Shard::new(&folder.0, 3);
         assert_eq!(put(&shard, 1, b"claims", 50), (Vec::new(), 0));
         assert_eq!(put(&shard, 1, b"more", 40), (b"claims".to_vec(), 50));
-        assert_eq!(put(&shard, 2, b"new", 1), (Vec::new(), 50));
-        assert_eq!(shard.peek(7, 2).unwrap().unwrap(), b"new");
-        assert_eq!(shard.peek(7, 1).unwrap().unwrap(), b"");
+        assert_eq!(put(&shard, 2, b"new!", 1), (Vec::new(), 50));
+        assert_eq!(shard.peek(7, &Booted(2)).unwrap().unwrap(), b"new!");
+        assert_eq!(shard.peek(7, &Booted(1)).unwrap().unwrap(), b"!");
+        assert_eq!(put(&shard, 1, b"", 0), (b"!".to_vec(), 50));
         assert_eq!(shard.used().unwrap(), [7]);
     }
 
@@ -368,7 +390,7 @@ mod tests {
         for size in [0, 1, 207, 208, 209, 1_024, 1_025, 100, 5_000, 300_000, 40, 0, 4_000] {
             let payload: Vec<u8> = (0..size).map(|at| (at * 7 + size) as u8).collect();
             assert_eq!(put(&shard, 1, &payload, 0).0, before, "before {size}");
-            assert_eq!(shard.peek(7, 1).unwrap().unwrap(), payload);
+            assert_eq!(shard.peek(7, &Booted(1)).unwrap().unwrap(), payload);
             before = payload;
         }
     }
@@ -384,7 +406,7 @@ mod tests {
         let bytes = std::fs::read(&shard.path).unwrap();
         let at = bytes.windows(8).rposition(|window| window == [2; 8]).unwrap();
         shard.file.get().unwrap().write_all_at(&[9], at as u64).unwrap();
-        assert_eq!(shard.peek(7, 1).unwrap().unwrap(), old);
+        assert_eq!(shard.peek(7, &Booted(1)).unwrap().unwrap(), old);
         assert_eq!(put(&shard, 1, b"next", 0).0, old);
     }
 

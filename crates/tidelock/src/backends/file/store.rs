@@ -1,7 +1,7 @@
 //! The verbs on lines.
 //!
 //! A change happens under the flock of the name's shard and takes a few microseconds. Bells are
-//! rung after it, outside: whoever does not answer is dead, so its claims are let go in another
+//! rung after it, outside: a client that does not answer is dead, so its claims are let go in another
 //! change, and so on until a living claim holds.
 
 use std::{
@@ -16,19 +16,23 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
+    boot::survivors,
     bucket::BUCKETS,
+    claims::Claims,
     codec::{Ring, hash, records, write_only_holder, write_record},
-    follow::{Outbox, Waiting, ends_with_its_client, ids, moved},
-    session::Session,
-    shard::{Change, Section, Shard},
+    follow::Outbox,
+    order::{ends_with_its_client, ids, moved},
+    session::{Life, Session},
+    shard::{Change, Judge, Section, Shard},
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, ClientId, Entered, Failure, Grant, Leave, LockView, News, Scope, Share, Standing,
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, Grant, Leave, Left, LockView, News, Scope, Share,
+        Standing,
     },
     clock::{Clock, wall_micros},
-    line::{Effect, Line, PartHold, StoreTime},
-    name::Name,
+    model::line::{Effect, Line, PartHold, StoreTime},
+    model::name::Name,
 };
 
 const SHARDS: usize = 64;
@@ -45,23 +49,21 @@ pub(super) type Rings = Vec<(ClaimId, Ring)>;
 pub(super) struct FileStore {
     directory: PathBuf,
     pub(super) client: ClientId,
-    /// Claims of an earlier boot are void.
-    pub(super) boot: u64,
+    /// This start of the machine.
+    boot: u64,
     clock: Clock,
     shards: Box<[Shard]>,
     pub(super) session: Session,
     /// Others cannot find this client any more: it must not take anything.
     cut_off: AtomicBool,
-    pub(super) waiting: Mutex<Waiting>,
+    pub(super) claims: Mutex<Claims>,
     pub(super) outbox: Mutex<Outbox>,
-    /// Tells whoever listens that there is something to do.
+    /// Tells the wake that there is something to do.
     pub(super) nudge: Notify,
 }
 
 impl FileStore {
-    pub(super) fn new(directory: &Path, session: Session, client: ClientId) -> Self {
-        // Elsewhere than on Linux there is no such file: there the sockets of an earlier boot are dead.
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| hash(0, &id));
+    pub(super) fn new(directory: &Path, session: Session, client: ClientId, boot: u64) -> Self {
         Self {
             directory: directory.to_owned(),
             client,
@@ -70,7 +72,7 @@ impl FileStore {
             shards: (0..SHARDS).map(|index| Shard::new(directory, index)).collect(),
             session,
             cut_off: AtomicBool::new(false),
-            waiting: Mutex::default(),
+            claims: Mutex::default(),
             outbox: Mutex::default(),
             nudge: Notify::new(),
         }
@@ -96,11 +98,11 @@ impl FileStore {
             let unchanged = matches!(answer, Entered::Busy | Entered::Refused(_)) && line.len() == before;
             (answer, unchanged)
         };
-        let (shard, bucket) = self.place(name);
+        let (shard, bucket) = self.bucket_of(name);
         let changed = begin(shard).and_then(|section| {
             let Some(mut section) = section else { return Ok(None) };
             let at = self.now();
-            if shard.was_removed(at.lease) {
+            if self.is_displaced(shard, at) {
                 return Err(self.removed());
             }
             if claim.share == Share::Exclusive
@@ -116,7 +118,7 @@ impl FileStore {
         let Some((answer, rings)) = changed? else { return Ok(None) };
         self.follow(name, rings);
         if answer == Entered::Busy {
-            // Whoever is in the way may be dead without anybody having noticed.
+            // The holder may be dead without anybody having noticed.
             let dead = self.dead_among(in_line);
             if !dead.is_empty() && self.let_go(name, dead) {
                 return self.try_enter(claim, ask);
@@ -134,7 +136,7 @@ impl FileStore {
         claim: &Claim,
         at: StoreTime,
     ) -> Result<Option<Grant>, Failure> {
-        section.change(bucket, self.boot, |payload, floor, out| {
+        section.change(bucket, self, |payload, floor, out| {
             for record in records(payload) {
                 if record.name == claim.name.as_str().as_bytes() {
                     return Change::Keep(None);
@@ -149,11 +151,11 @@ impl FileStore {
 
     /// Renews. [`None`]: the shard is in use, try again.
     pub(super) fn try_renew(&self, claim: &Arc<Claim>) -> Result<Option<Standing>, Failure> {
-        let (shard, _) = self.place(&claim.name);
+        let (shard, _) = self.bucket_of(&claim.name);
         if !self.session.is_found() {
             self.cut_off.store(true, Ordering::Relaxed);
         }
-        // Whoever uses the directory now does not know this claim, or takes it for a dead one's.
+        // Clients that use the directory now do not know this claim, or take it for a dead one's.
         if shard.was_replaced() || self.cut_off.load(Ordering::Relaxed) {
             self.forget(claim.id);
             return Ok(Some(Standing::Gone));
@@ -174,12 +176,15 @@ impl FileStore {
     }
 
     /// Leaves. [`None`]: the shard is in use, try again.
-    pub(super) fn try_leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<Option<()>, Failure> {
+    pub(super) fn try_leave(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<Option<Left>, Failure> {
         self.forget(id);
-        let (shard, bucket) = self.place(name);
+        let (shard, bucket) = self.bucket_of(name);
         let Some(mut section) = begin(shard)? else { return Ok(None) };
         // Nearly every claim leaves a line that it has for itself.
-        let alone = section.change(bucket, self.boot, |payload, _, out| {
+        let look = shard.is_look_due(self.clock.now()) || self.cut_off.load(Ordering::Relaxed);
+        // Out of files that others do not use any more: nobody here knows what was granted in the meantime.
+        let displaced = look && shard.was_replaced();
+        let alone = section.change(bucket, self, |payload, _, out| {
             let mut epoch = None;
             for record in records(payload) {
                 if *why == Leave::Done && record.name == name.as_str().as_bytes() && record.is_only(id) {
@@ -190,17 +195,18 @@ impl FileStore {
             }
             epoch.map_or(Change::Keep(false), |epoch| Change::Write(true, epoch))
         })?;
-        if !alone {
-            let leave = |line: &mut Line, at, effects: &mut Vec<Effect>| {
-                let before = line.len();
-                line.leave(id, why.clone(), at, effects);
-                ((), line.len() == before)
-            };
-            let at = self.now();
-            let ((), rings) = self.change(section, bucket, name, at, leave)?;
-            self.follow(name, rings);
+        if alone {
+            return Ok(Some(Left::from_was_there(!displaced)));
         }
-        Ok(Some(()))
+        let leave = |line: &mut Line, at, effects: &mut Vec<Effect>| {
+            let before = line.len();
+            let was_there = line.leave(id, why.clone(), at, effects);
+            (was_there, line.len() == before)
+        };
+        let at = self.now();
+        let (was_there, rings) = self.change(section, bucket, name, at, leave)?;
+        self.follow(name, rings);
+        Ok(Some(Left::from_was_there(was_there && !displaced)))
     }
 
     /// What people see.
@@ -210,7 +216,7 @@ impl FileStore {
         match scope {
             Scope::Names(names) => {
                 for name in names {
-                    let (shard, bucket) = self.place(name);
+                    let (shard, bucket) = self.bucket_of(name);
                     let payload = self.read(shard, bucket).await?;
                     views.extend(find(&payload, name).map(|line| line.look(name, at)));
                 }
@@ -245,7 +251,7 @@ impl FileStore {
                 return Ok(answer);
             }
             if self.clock.now() > end {
-                return Err(self.stalled(self.place(name).0));
+                return Err(self.stalled(self.bucket_of(name).0));
             }
             if round < 8 {
                 tokio::task::yield_now().await;
@@ -257,9 +263,18 @@ impl FileStore {
     }
 
     /// The shard and the bucket of a name.
-    pub(super) fn place(&self, name: &Name) -> (&Shard, u64) {
+    pub(super) fn bucket_of(&self, name: &Name) -> (&Shard, u64) {
         let hash = hash(0, name.as_str().as_bytes());
         (&self.shards[(hash >> 58) as usize % SHARDS], (hash >> 20) % BUCKETS)
+    }
+
+    /// Whether others use other files by now, or cannot find this client. Looked at now and then only.
+    fn is_displaced(&self, shard: &Shard, at: StoreTime) -> bool {
+        if shard.is_look_due(at.lease) && (shard.was_replaced() || !self.session.is_found()) {
+            // It stays so.
+            self.cut_off.store(true, Ordering::Relaxed);
+        }
+        self.cut_off.load(Ordering::Relaxed)
     }
 
     fn now(&self) -> StoreTime {
@@ -268,7 +283,7 @@ impl FileStore {
 
     fn removed(&self) -> Failure {
         Failure::denied(format!(
-            "the files in {} were removed while this client used them: connect again",
+            "the files in {} were removed or replaced while this client used them: connect again",
             self.directory.display()
         ))
     }
@@ -287,12 +302,12 @@ impl FileStore {
     /// A payload, read without the lock if that is possible.
     async fn read(&self, shard: &Shard, bucket: u64) -> Result<Vec<u8>, Failure> {
         for _ in 0..100 {
-            if let Some(payload) = shard.peek(bucket, self.boot)? {
+            if let Some(payload) = shard.peek(bucket, self)? {
                 return Ok(payload);
             }
             // Both copies do not fit: under the lock it shows whether that is because they change.
             if let Some(mut section) = begin(shard)? {
-                return section.change(bucket, self.boot, |payload, _, _| Change::Keep(payload.to_vec()));
+                return section.change(bucket, self, |payload, _, _| Change::Keep(payload.to_vec()));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -304,7 +319,7 @@ impl FileStore {
         name: &Name,
         change: impl FnOnce(&mut Line, StoreTime, &mut Vec<Effect>) -> (T, bool),
     ) -> Result<Option<(T, Rings)>, Failure> {
-        let (shard, bucket) = self.place(name);
+        let (shard, bucket) = self.bucket_of(name);
         let Some(section) = begin(shard)? else { return Ok(None) };
         let at = self.now();
         self.change(section, bucket, name, at, change).map(Some)
@@ -321,7 +336,7 @@ impl FileStore {
         at: StoreTime,
         change: impl FnOnce(&mut Line, StoreTime, &mut Vec<Effect>) -> (T, bool),
     ) -> Result<(T, Rings), Failure> {
-        let changed = section.change(bucket, self.boot, |payload, floor, out| {
+        let changed = section.change(bucket, self, |payload, floor, out| {
             let mut line = Line::from_parts(floor, []);
             for record in records(payload) {
                 if record.name != name.as_str().as_bytes() {
@@ -353,9 +368,21 @@ impl FileStore {
         })?;
         changed.ok_or_else(|| {
             Failure::denied(format!(
-                "{} has a line that cannot be read: stop whoever uses it and remove the file",
-                self.place(name).0.path().display()
+                "{} has a line that cannot be read: stop the programs that use it and remove the file",
+                self.bucket_of(name).0.path().display()
             ))
+        })
+    }
+}
+
+impl Judge for FileStore {
+    fn boot(&self) -> u64 {
+        self.boot
+    }
+
+    fn survivors(&self, payload: &[u8]) -> Vec<u8> {
+        survivors(payload, self.clock.now(), |client| {
+            client == self.client || self.session.probe(client) == Life::Alive
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Hearing: doorbells of this client, and the end of those it waits behind.
+//! News: doorbells of this client, and the end of those it waits behind.
 //!
 //! All of it happens inside [`Backend::wait`](crate::backend::Backend::wait), which the engine
 //! calls again and again: there is no task and no thread of the store's own.
@@ -123,7 +123,7 @@ impl Wake {
         }
     }
 
-    /// Watches whoever is ahead of our claims.
+    /// Watches the clients ahead of our claims.
     async fn watch(&mut self, store: &FileStore) {
         let mut clients = std::mem::take(&mut self.unwatched);
         clients.extend(store.take_unwatched());

@@ -1,4 +1,4 @@
-//! The verbs, each one call on the store.
+//! Connecting, what the store can do, and the verbs: each one call on the store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,10 +7,10 @@ use tokio::sync::{Mutex, mpsc};
 use super::store::MemoryStore;
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, LockView, News,
-        Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
+        News, Scope, Standing, TokenGrade,
     },
-    name::Name,
+    model::name::Name,
 };
 
 /// A client of a [`MemoryStore`].
@@ -26,16 +26,10 @@ impl MemoryBackend {
     /// Connects a client.
     pub fn connect(store: Arc<MemoryStore>, client: ClientId) -> Self {
         let inbox = Arc::new(Mutex::new(store.open_inbox(client)));
-        let abilities = Abilities {
-            store: "memory",
-            token: TokenGrade::Process,
-            push: true,
-            fair: true,
-            reentry: true,
-            permits: Ok(()),
-            min_ttl: Duration::from_millis(20),
-            renew_batch: 1_000,
-        };
+        let abilities = Abilities::new("memory")
+            .token(TokenGrade::Process)
+            .min_ttl(Duration::from_millis(20))
+            .renew_batch(1_000);
         Self { store, client, inbox, abilities }
     }
 }
@@ -49,6 +43,10 @@ impl Drop for MemoryBackend {
 impl Backend for MemoryBackend {
     fn abilities(&self) -> &Abilities {
         &self.abilities
+    }
+
+    fn client_id(&self) -> ClientId {
+        self.client
     }
 
     fn enter(&self, claim: &Arc<Claim>, ask: Ask) -> Call<Entered> {
@@ -67,9 +65,8 @@ impl Backend for MemoryBackend {
         Call::now(Ok(claims.iter().map(|claim| self.store.renew(claim)).collect()))
     }
 
-    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<()> {
-        self.store.leave(name, id, why);
-        Call::now(Ok(()))
+    fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Call<Left> {
+        Call::now(Ok(self.store.leave(name, id, why)))
     }
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {

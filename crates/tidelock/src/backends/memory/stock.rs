@@ -2,18 +2,30 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use crate::{
     backend::Call,
+    backends::shared::{mutex::lock, named::Named},
     clock::wall_micros,
-    name::Name,
+    model::name::Name,
     stock::{Answer, Ledger, SegmentId, Step, StockStore},
 };
 
 /// Stock in the memory of this process.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// # use std::sync::Arc;
+/// use tidelock::{backends::memory::MemoryStock, stock::Stocks};
+///
+/// let stocks = Stocks::with_stores(vec![Arc::new(MemoryStock::new())])?;
+/// assert_eq!(stocks.open("10001", 1000).await?.remaining().await?, 1000);
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 #[derive(Debug, Default)]
 pub struct MemoryStock {
     plans: Mutex<HashMap<Name, Plan>>,
@@ -22,7 +34,6 @@ pub struct MemoryStock {
 
 #[derive(Debug)]
 struct Plan {
-    version: u64,
     text: String,
     /// When it is forgotten.
     over: Option<u64>,
@@ -36,16 +47,8 @@ impl MemoryStock {
 
     /// The store of this name, shared by the process for as long as anybody uses it.
     pub fn shared(name: &str) -> Arc<Self> {
-        static STORES: Mutex<Option<HashMap<String, Weak<MemoryStock>>>> = Mutex::new(None);
-        let mut stores = lock(&STORES);
-        let stores = stores.get_or_insert_default();
-        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
-            return store;
-        }
-        stores.retain(|_, store| store.strong_count() > 0);
-        let store = Arc::new(Self::new());
-        stores.insert(name.to_owned(), Arc::downgrade(&store));
-        store
+        static STORES: Named<MemoryStock> = Named::new();
+        STORES.get(name, || Arc::new(Self::new()))
     }
 
     /// The plans, without those that are over.
@@ -64,22 +67,22 @@ impl StockStore for MemoryStock {
         "memory"
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         let plans = self.plans();
-        Call::now(Ok(plans.get(item).map(|plan| (plan.version, plan.text.clone()))))
+        Call::now(Ok(plans.get(item).map(|plan| plan.text.clone())))
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
         let mut plans = self.plans();
-        let fits = plans.get(item).map_or(0, |plan| plan.version) + 1 == version;
+        let fits = plans.get(item).map(|plan| &*plan.text) == before;
         if fits {
             let over = keep.map(|keep| wall_micros().saturating_add(crate::stock::micros(keep)));
-            plans.insert(item.clone(), Plan { version, text: text.to_owned(), over });
+            plans.insert(item.clone(), Plan { text: text.to_owned(), over });
         }
         Call::now(Ok(fits))
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         let ledger = {
             let mut segments = lock(&self.segments);
             match segments.get(segment) {
@@ -91,10 +94,6 @@ impl StockStore for MemoryStock {
             }
         };
         let mut ledger = lock(&ledger);
-        Call::now(Ok(Ledger::apply(&mut ledger, step, wall_micros())))
+        Call::now(Ok(Ledger::apply(&mut ledger, sale, step, wall_micros())))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,17 +2,19 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex},
 };
 
 use tokio::sync::mpsc;
 
 use crate::{
-    backend::{Ask, Claim, ClaimId, ClientId, Entered, Leave, LockView, News, Scope, Standing},
+    backend::{Ask, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, News, Scope, Standing},
+    backends::shared::{mutex::lock, named::Named},
     clock::{Clock, Moment, wall_micros},
-    line::{Effect, Line, StoreTime},
-    name::Name,
-    shards::Shards,
+    error::{Error, Result},
+    model::line::{Effect, Line, StoreTime},
+    model::name::Name,
+    model::shards::Shards,
 };
 
 /// Lines in the memory of this process.
@@ -27,8 +29,18 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Arc<Self> {
+        Self::timed(Clock::machine())
+    }
+
     /// An empty store whose leases run on this clock.
-    pub fn new(clock: Clock) -> Arc<Self> {
+    #[cfg(feature = "testing")]
+    pub fn on_clock(clock: Clock) -> Arc<Self> {
+        Self::timed(clock)
+    }
+
+    pub(super) fn timed(clock: Clock) -> Arc<Self> {
         let started = clock.now();
         Arc::new(Self {
             clock,
@@ -40,17 +52,17 @@ impl MemoryStore {
     }
 
     /// The store of this name, shared by the process for as long as anybody uses it.
-    pub fn shared(name: &str) -> Arc<Self> {
-        static STORES: Mutex<Option<HashMap<String, Weak<MemoryStore>>>> = Mutex::new(None);
-        let mut stores = lock(&STORES);
-        let stores = stores.get_or_insert_default();
-        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
-            return store;
+    ///
+    /// A store that was made with another clock is an error: its leases and the client's would disagree.
+    pub(super) fn shared(name: &str, clock: &Clock) -> Result<Arc<Self>> {
+        static STORES: Named<MemoryStore> = Named::new();
+        let store = STORES.get(name, || Self::timed(clock.clone()));
+        if store.clock != *clock {
+            return Err(Error::invalid_option(format!(
+                "the store in memory named {name:?} is in use with another clock: connect all its clients with the same clock"
+            )));
         }
-        stores.retain(|_, store| store.strong_count() > 0);
-        let store = Self::new(Clock::machine());
-        stores.insert(name.to_owned(), Arc::downgrade(&store));
-        store
+        Ok(store)
     }
 
     /// Opens the inbox of a client.
@@ -72,12 +84,11 @@ impl MemoryStore {
         self.change(&claim.name, |line, at, effects| line.renew(claim.id, at, effects))
     }
 
-    pub(super) fn leave(&self, name: &Name, id: ClaimId, why: Leave) {
+    pub(super) fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Left {
         let last =
             why == Leave::Done && self.lines.lock(name).get(name).is_some_and(|line| line.leave_alone(id));
-        if !last {
-            self.change(name, |line, at, effects| line.leave(id, why, at, effects));
-        }
+        let was_there = last || self.change(name, |line, at, effects| line.leave(id, why, at, effects));
+        Left::from_was_there(was_there)
     }
 
     pub(super) fn look(&self, scope: &Scope) -> Vec<LockView> {
@@ -120,8 +131,4 @@ impl MemoryStore {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

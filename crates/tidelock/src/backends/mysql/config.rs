@@ -1,115 +1,53 @@
-//! From a URL to a server and options.
+//! How to connect to MySQL or MariaDB, for users.
 
-use std::{fmt, net::IpAddr, time::Duration};
+use std::time::Duration;
 
-use mysql_async::{ClientIdentity, Opts, OptsBuilder, SslOpts};
-
-use crate::{
-    DEFAULT_TTL,
-    error::{Error, Result},
-    url::Url,
+use super::{
+    MysqlBackend,
+    settings::{LONGEST_TTL, MysqlSettings, TLS},
 };
+use crate::backends::shared::{typed::typed_config, url::Url};
 
-const OPTIONS: &str = "tls, ca, cert, key, longest_ttl_ms";
-const PORT: u16 = 3306;
-
-/// How a client reaches MySQL or MariaDB.
-#[derive(Clone)]
-pub struct MysqlConfig {
-    pub(super) opts: Opts,
-    /// For people.
-    pub(super) address: String,
-    pub(super) database: String,
-    /// The longest lease that any client may ask for, where the server may forget what it confirmed: for so
-    /// long such a server is left alone after its start.
-    pub(super) longest_ttl: Duration,
+typed_config! {
+    /// How a client reaches MySQL or MariaDB.
+    ///
+    /// With TLS, the driver uses the process-wide rustls provider. Connecting installs *ring* if the program has
+    /// not installed one: install your own before that, as a later `install_default` fails.
+    ///
+    /// ```no_run
+    /// use tidelock::{Locks, backends::mysql::MysqlConfig};
+    ///
+    /// # async fn connect() -> tidelock::Result<()> {
+    /// let config = MysqlConfig::new("db:3306", "shop").user("shop").password("p@ss/word");
+    /// let locks = Locks::connect_with(config).await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    MysqlConfig reads MysqlSettings for MysqlBackend of "mysql", such as "mysql://user:password@host:3306/database"
 }
 
 impl MysqlConfig {
-    /// Reads a URL such as `mysql://user:password@host:3306/database`.
-    ///
-    /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
-    pub fn from_url(url: &str) -> Result<Self> {
-        let mut url = Url::parse(url)?;
-        if !matches!(&*url.scheme, "mysql" | "mariadb") {
-            return Err(Error::invalid_url("MySQL and MariaDB are reached by mysql:// or mariadb://"));
-        }
-        let (host, port) = match &url.hosts[..] {
-            [(host, port)] => (host.clone(), port.unwrap_or(PORT)),
-            [] => {
-                return Err(Error::invalid_url("the URL names no host: write mysql://user@host/database"));
-            }
-            _ => return Err(Error::invalid_url("mysql:// takes one host: the one that takes writes")),
-        };
-        let database = url.path.clone();
-        if database.is_empty() {
-            return Err(Error::invalid_url(
-                "the URL names no database to keep locks in: write mysql://user@host/database",
-            ));
-        }
-        let longest: Option<u64> = url.take_parsed("longest_ttl_ms", "a number of milliseconds above 0")?;
-        if longest == Some(0) {
-            return Err(Error::invalid_url("the URL's option longest_ttl_ms may not be 0: leave it out"));
-        }
-        let tls = tls(&mut url, &host)?;
-        let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        let opts = OptsBuilder::default()
-            .ip_or_hostname(host)
-            .tcp_port(port)
-            .user(url.user.clone())
-            .pass(url.password.clone())
-            .db_name(Some(database.clone()))
-            .ssl_opts(tls)
-            // The way in the URL is the way that is taken.
-            .prefer_socket(false)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Some(Duration::from_secs(30)))
-            // Two questions less for each connection.
-            .max_allowed_packet(Some(16 << 20))
-            .wait_timeout(Some(28_800))
-            .connect_attribute("program_name", "tidelock");
-        url.finish(OPTIONS)?;
-        Ok(Self {
-            opts: opts.into(),
-            address,
-            database,
-            longest_ttl: longest.map_or(2 * DEFAULT_TTL, Duration::from_millis),
-        })
+    /// Creates a config for the server that takes writes, a host or `host:port`, and a database there. The
+    /// default port is 3306.
+    pub fn new(host: impl AsRef<str>, database: impl Into<String>) -> Self {
+        let mut url = Url::of("mysql", [host], MysqlSettings::OPTIONS);
+        url.path = database.into();
+        Self { url }
     }
-}
 
-/// Encrypted and verified, except where the URL says otherwise or nothing leaves the machine.
-fn tls(url: &mut Url, host: &str) -> Result<Option<SslOpts>> {
-    let wanted = match url.take("tls").as_deref() {
-        None => None,
-        Some("on") => Some(true),
-        Some("off") => Some(false),
-        Some(_) => return Err(Error::invalid_url("the URL's option tls has to be on or off")),
-    };
-    let is_here = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-    let secure = wanted.unwrap_or(!is_here || url.has_tls_files());
-    let Some(files) = url.take_tls(secure, "tls=off forbids it: leave one of them out")? else {
-        return Ok(None);
-    };
-    let identity = files.client.map(|(cert, key)| ClientIdentity::new(cert.into(), key.into()));
-    let ca = files.ca;
-    let roots = match ca {
-        Some(ca) => vec![ca.into()],
-        None => {
-            let system = rustls_native_certs::load_native_certs().certs;
-            system.into_iter().map(|certificate| certificate.to_vec().into()).collect()
-        }
-    };
-    // Without one the driver could not encrypt; one that the program chose stays.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let options = SslOpts::default().with_root_certs(roots).with_disable_built_in_roots(true);
-    Ok(Some(options.with_client_identity(identity)))
-}
+    /// Sets whether connections use TLS with a verified certificate. Default: yes, unless the host is this
+    /// machine.
+    #[must_use]
+    pub fn tls(self, tls: bool) -> Self {
+        self.set(&TLS.about, if tls { "on" } else { "off" })
+    }
 
-impl fmt::Debug for MysqlConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MysqlConfig({}, database {:?})", self.address, self.database)
+    /// Sets the longest ttl that any client may ask for, the same for all clients. Default: 60 seconds.
+    ///
+    /// It matters where the server may forget commits: such a server is not used for as long after its start.
+    #[must_use]
+    pub fn longest_ttl(self, longest: Duration) -> Self {
+        self.set(&LONGEST_TTL.about, longest.as_millis().to_string())
     }
 }
 
@@ -117,42 +55,28 @@ impl fmt::Debug for MysqlConfig {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_read_with_their_options() {
-        let config = MysqlConfig::from_url("mysql://me:secret@host/locks?longest_ttl_ms=9000").unwrap();
-        assert_eq!((&*config.address, &*config.database), ("host:3306", "locks"));
-        assert_eq!(config.longest_ttl, Duration::from_secs(9));
-        assert!(!format!("{config:?}").contains("secret"));
-        // Nothing goes over a network in the clear unless somebody says so.
-        for (url, encrypted) in [
-            ("mysql://h/d", true),
-            ("mariadb://h:1/d?tls=off", false),
-            ("mysql://127.0.0.1/d", false),
-            ("mysql://[::1]:7/d?tls=on", true),
-            ("mysql://localhost/d", false),
-        ] {
-            let config = MysqlConfig::from_url(url).unwrap();
-            assert_eq!(config.opts.ssl_opts().is_some(), encrypted, "{url}");
-        }
+    fn same(typed: MysqlConfig, url: &str) {
+        assert_eq!(typed.url.parts(), MysqlConfig::from_url(url).unwrap().url.parts(), "{url}");
+        typed.settings().unwrap();
     }
 
     #[test]
-    fn wrong_urls_get_one_clear_sentence_without_secrets() {
-        for bad in [
-            "mysql://",
-            "mysql://me:secret@h",
-            "mysql://me:secret@a,b/d",
-            "mysql://h/d?tls=maybe",
-            "mysql://h/d?ca=/nonexistent",
-            "mysql://h/d?tls=off&ca=/dev/null",
-            "mysql://h/d?cert=/dev/null",
-            "mysql://h/d?longest_ttl_ms=0",
-            "mysql://h/d?longest_ttl_ms=soon",
-            "mysql://me:secret@h/d?nonsense",
-            "mysql2://h/d",
+    fn a_typed_config_says_what_a_url_would_say() {
+        let typed = MysqlConfig::new("a:1", "app").user("me").password("p").tls(false);
+        same(typed.longest_ttl(Duration::from_secs(9)), "mysql://me:p@a:1/app?tls=off&longest_ttl_ms=9000");
+    }
+
+    #[test]
+    fn mistakes_are_reported_when_the_config_is_used() {
+        for mistaken in [
+            MysqlConfig::new("a", ""),
+            MysqlConfig::new("a,b", "app"),
+            MysqlConfig::new("a", "app").longest_ttl(Duration::ZERO),
+            MysqlConfig::new("a", "app").ca_file("/nonexistent"),
         ] {
-            let error = MysqlConfig::from_url(bad).unwrap_err();
-            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+            let mistaken = mistaken.password("secret");
+            let failure = mistaken.settings().err().unwrap_or_else(|| panic!("{mistaken:?} is fine"));
+            assert!(!format!("{failure} {mistaken:?}").contains("secret"), "{failure}");
         }
     }
 }

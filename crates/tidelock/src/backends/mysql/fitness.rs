@@ -64,7 +64,9 @@ impl Fitness {
                 "binlog_format is STATEMENT, which InnoDB refuses for READ COMMITTED: set it to MIXED or ROW",
             ));
         }
-        if self.is_on("read_only") || self.is_on("innodb_read_only") {
+        // Newer servers have other words for it than ON.
+        let takes_writes = |name| matches!(self.get(name), "" | "OFF" | "0");
+        if !takes_writes("read_only") || !takes_writes("innodb_read_only") {
             return Err(Failure::unreachable(
                 "the server is read-only: name the one that takes writes in the URL",
             ));
@@ -91,7 +93,7 @@ impl Fitness {
         }
     }
 
-    /// What does not forbid its use and should be mended.
+    /// Problems that do not forbid its use.
     pub(super) fn concerns(&self, longest_ttl: Duration) -> Vec<String> {
         let mut concerns = Vec::new();
         if let Some(why) = self.forgets() {
@@ -141,18 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_cannot_keep_locks_are_refused_with_the_mend() {
+    fn servers_that_cannot_keep_locks_are_refused_with_the_fix() {
         let minute = Duration::from_secs(60);
         assert!(with(&[], 5).check(minute).is_ok() && with(&[], 5).concerns(minute).is_empty());
         assert!(with(&[("version", "8.0.36")], 5).check(minute).is_ok());
-        for (changed, mend) in [
+        for (changed, fix) in [
             (("version", "10.5.23-MariaDB"), "MariaDB 10.6"),
             (("version", "5.7.44-log"), "MySQL 8.0"),
             (("wsrep_on", "ON"), "etcd"),
             (("read_only", "ON"), "takes writes"),
+            (("read_only", "NO_LOCK"), "takes writes"),
         ] {
             let failure = with(&[changed], 500).check(minute).unwrap_err();
-            assert!(failure.reason.contains(mend), "{failure}");
+            assert!(failure.reason.contains(fix), "{failure}");
         }
         let by_statement = [("log_bin", "ON"), ("sync_binlog", "1"), ("binlog_format", "STATEMENT")];
         assert!(with(&by_statement, 500).check(minute).unwrap_err().reason.contains("MIXED"));

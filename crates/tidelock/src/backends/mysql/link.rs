@@ -1,24 +1,25 @@
 //! Connections to the server. MySQL answers one question after the other on each, so a client has a few, and
 //! each is lent to one call at a time.
 
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, io, sync::Mutex, time::Duration};
 
-use mysql_async::{Conn, Row, Value, prelude::Queryable};
+use mysql_async::{Conn, Error, Params, Row, Value, prelude::Queryable};
 use tokio::sync::Semaphore;
 
 use super::{
-    MysqlConfig,
-    errors::{classify, classify_connecting, code, is_broken, is_missing, is_rolled_back},
+    errors::{classify, classify_connecting, code, conclude, is_broken, is_missing, is_rolled_back},
     fitness::{Fitness, UPTIME, VARIABLES, WSREP},
     schema,
+    settings::MysqlSettings,
 };
 use crate::{
     backend::{Failure, FailureKind},
-    backends::unanswered::Asking,
+    backends::shared::{
+        failures::{client_is_closed, in_doubt},
+        mutex::lock,
+        provider,
+        unanswered::Asking,
+    },
 };
 
 /// How many calls a client has under way.
@@ -32,20 +33,31 @@ const ENSURE: Duration = Duration::from_secs(45);
 /// How often a call is made that is known to have changed nothing, or that means the same once.
 const TRIES: u32 = 8;
 
-/// Nothing of the server's or the user's settings changes what calls mean. A line is never locked for long.
-const SESSION: &str = "SET NAMES binary, SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION innodb_lock_wait_timeout = 2, SESSION wait_timeout = 28800, SESSION group_concat_max_len = 1048576";
-const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/// Nothing of the server's or the user's settings changes what calls mean. A line is never locked for long. A commit that
+/// began the next transaction (`completion_type`) would leave later grants without theirs. MySQL reads the last as a comment.
+const SESSION: &str = "SET NAMES binary, SESSION character_set_results = utf8mb4, SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION completion_type = 0, SESSION innodb_lock_wait_timeout = 2, SESSION lock_wait_timeout = 10, SESSION wait_timeout = 28800, SESSION group_concat_max_len = 1048576, SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = 18446744073709551615 /*M!, SESSION max_statement_time = 0 */";
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
+
+/// How much a server may answer to one call. A line of all the waiters that a server has connections for is less.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// What a call was answered.
+pub(super) struct Answer {
+    pub(super) rows: Vec<Row>,
+    /// Whether an earlier try may have changed something.
+    pub(super) is_repeated: bool,
+}
 
 /// The way to the server.
 pub(super) struct Link {
-    config: MysqlConfig,
+    config: MysqlSettings,
     turns: Semaphore,
     spare: Mutex<Vec<Conn>>,
     fitness: Mutex<Fitness>,
 }
 
 impl Link {
-    pub(super) fn new(config: MysqlConfig) -> Self {
+    pub(super) fn new(config: MysqlSettings) -> Self {
         Self {
             config,
             turns: Semaphore::new(CONNECTIONS),
@@ -54,11 +66,11 @@ impl Link {
         }
     }
 
-    pub(super) fn config(&self) -> &MysqlConfig {
+    pub(super) fn config(&self) -> &MysqlSettings {
         &self.config
     }
 
-    /// What should be mended about the server.
+    /// Problems found in the server.
     pub(super) fn concerns(&self) -> Vec<String> {
         lock(&self.fitness).concerns(self.config.longest_ttl)
     }
@@ -77,7 +89,7 @@ impl Link {
     pub(super) async fn connect(&self) -> Result<Conn, Failure> {
         let late = |limit: Duration| {
             Failure::unreachable(format!(
-                "no connection to {} within {limit:?}: mend host and port in the URL, or look at the server",
+                "no connection to {} within {limit:?}: correct the host and port in the URL, or look at the server",
                 self.config.address
             ))
         };
@@ -89,7 +101,10 @@ impl Link {
     }
 
     async fn open(&self) -> Result<Conn, Failure> {
-        let failed = |error| classify_connecting(&error);
+        let failed = classify_connecting;
+        if self.config.opts.ssl_opts().is_some() {
+            provider::ensure();
+        }
         let mut conn = Conn::new(self.config.opts.clone()).await.map_err(failed)?;
         conn.query_drop(SESSION).await.map_err(failed)?;
         conn.query_drop(ISOLATION).await.map_err(failed)?;
@@ -121,7 +136,7 @@ impl Link {
     /// Makes a call. It is made again where nothing was changed, and where a connection that was used before
     /// turns out to be closed: a call that is repeated means the same once.
     pub(super) async fn call(&self, text: &'static str, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
-        self.call_for(text, values, None).await
+        Ok(self.call_for(text, values, None).await?.rows)
     }
 
     /// The same, for a claim for which the call may be under way for longer than anybody waits.
@@ -130,13 +145,13 @@ impl Link {
         text: &'static str,
         values: Vec<Value>,
         mut asking: Option<&mut Asking<'_>>,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Answer, Failure> {
         let turn = self.turns.acquire().await;
-        let _turn = turn.map_err(|_| Failure::unreachable("the client is closed"))?;
+        let _turn = turn.map_err(|_| client_is_closed())?;
         // Whether an earlier try may have changed something.
         let mut heard = false;
         let known = |failure: Failure, heard: bool| match failure.kind {
-            FailureKind::Unreachable if heard => Failure::unknown(failure.reason),
+            FailureKind::Unreachable if heard => in_doubt(failure),
             _ => failure,
         };
         for _ in 1..TRIES {
@@ -146,47 +161,70 @@ impl Link {
                 Some(conn) => conn,
                 None => self.connect().await.map_err(|failure| known(failure, heard))?,
             };
-            if let Some(asking) = &mut asking {
-                asking.sent();
-            }
-            let answer = conn.exec(text, values.clone()).await;
-            if let Some(asking) = &mut asking {
-                asking.ended(answer.as_ref().err().map(|error| classify(error).kind));
-            }
+            let called = exec(&mut conn, text, values.clone());
+            let answer = match &mut asking {
+                Some(asking) => asking.send(called, conclude).await,
+                None => called.await,
+            };
             let error = match answer {
                 Ok(rows) => {
                     lock(&self.spare).push(conn);
-                    return Ok(rows);
+                    return Ok(Answer { rows, is_repeated: heard });
                 }
                 Err(error) => error,
             };
-            let failure = classify(&error);
+            let kind = conclude(&error).kind;
             if is_broken(&error) {
                 // The others are of the same age.
                 lock(&self.spare).clear();
                 if is_new {
-                    return Err(known(failure, heard));
+                    return Err(known(classify(error), heard));
                 }
-                heard |= failure.kind == FailureKind::Unknown;
+                heard |= kind == FailureKind::Unknown;
             } else if is_missing(&error) {
                 // A new connection puts it there again, if it may.
                 lock(&self.spare).clear();
                 if is_new {
-                    return Err(known(failure, heard));
+                    return Err(known(classify(error), heard));
                 }
-            } else {
+            } else if is_rolled_back(&error) {
                 lock(&self.spare).push(conn);
-                if !is_rolled_back(&error) {
-                    return Err(known(failure, heard));
-                }
+            } else {
+                // Not used again: a statement that was ended from outside leaves its transaction open, and the next grant
+                // would be part of it, answered and not committed.
+                return Err(known(classify(error), heard));
             }
         }
         Err(known(Failure::unreachable("others had the line of this lock for too long: try again"), heard))
     }
 }
 
-fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().unwrap_or_else(PoisonError::into_inner)
+/// Makes a call and takes in what is answered, within bounds: a server that is broken does not fill the memory.
+pub(super) async fn exec(
+    conn: &mut Conn,
+    text: &str,
+    values: impl Into<Params> + Send,
+) -> Result<Vec<Row>, Error> {
+    let mut result = conn.exec_iter(text, values).await?;
+    let (mut rows, mut size) = (Vec::new(), 0);
+    while let Some(row) = result.next().await? {
+        size += (0..row.len()).map(|index| row.as_ref(index).map_or(0, size_of)).sum::<usize>();
+        if size > LARGEST_ANSWER {
+            return Err(io::Error::other(format!("the answer is larger than {LARGEST_ANSWER} bytes")).into());
+        }
+        rows.push(row);
+    }
+    // An error that follows the rows says that they do not count.
+    result.drop_result().await?;
+    Ok(rows)
+}
+
+fn size_of(value: &Value) -> usize {
+    std::mem::size_of::<Value>()
+        + match value {
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
 }
 
 impl fmt::Debug for Link {

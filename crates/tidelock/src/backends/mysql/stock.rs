@@ -7,12 +7,13 @@ use mysql_async::Value;
 
 use super::{
     MysqlConfig,
+    codec::{column, unreadable},
     link::Link,
-    store::{column, unreadable},
 };
 use crate::{
     backend::{Call, Failure},
-    name::Name,
+    backends::shared::units::addable_micros,
+    model::name::Name,
     stock::{
         Answer, SegmentId, Step, StockStore, TransferId, reply,
         together::{OrderStep, Together},
@@ -20,6 +21,23 @@ use crate::{
 };
 
 /// A client of MySQL or MariaDB that keeps stock there.
+///
+/// [`Stocks::connect`](crate::stock::Stocks::connect) is the usual way to use it. To wrap it or to mix stores, connect
+/// it yourself:
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use tidelock::{
+///     backends::mysql::{MysqlConfig, MysqlStock},
+///     stock::Stocks,
+/// };
+///
+/// # async fn connect() -> tidelock::Result<()> {
+/// let store = MysqlStock::connect(MysqlConfig::from_url("mysql://shop@127.0.0.1/shop")?).await?;
+/// let stocks = Stocks::with_stores(vec![Arc::new(store)])?;
+/// # drop(stocks);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct MysqlStock {
     link: Arc<Link>,
@@ -35,6 +53,7 @@ impl MysqlStock {
     /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login, or that may forget what it
     /// confirmed.
     pub async fn connect(config: MysqlConfig) -> Result<Self, Failure> {
+        let config = config.settings()?;
         let link = Link::new(config);
         link.call("CALL tidelock_version()", Vec::new()).await?;
         if link.forgets() {
@@ -54,16 +73,18 @@ impl MysqlStock {
 /// Makes steps on orders, in one transaction: a line for each, with tabs between what it has. Neither is in any name or id.
 fn apply_orders(link: &Arc<Link>, steps: &[OrderStep]) -> Call<Vec<Answer>> {
     let (link, mut lines) = (Arc::clone(link), String::new());
-    for OrderStep { segment, fence, order, how, n, hold, brings } in steps {
+    for OrderStep { segment, sale, fence, order, how, n, hold, brings } in steps {
         let (item, number) = (segment.item.as_str(), segment.number);
-        let hold = hold.map_or(String::new(), |hold| most_micros(hold).to_string());
+        let hold = hold.map_or(String::new(), |hold| addable_micros(hold).to_string());
         let (transfer, brought) = match brings {
             Some((transfer, n)) => (transfer.to_string(), *n),
             None => (String::new(), 0),
         };
         // Writing to a string does not fail.
-        let _ =
-            writeln!(lines, "{item}\t{number}\t{how}\t{fence}\t{order}\t{n}\t{hold}\t{transfer}\t{brought}");
+        let _ = writeln!(
+            lines,
+            "{item}\t{number}\t{how}\t{sale}\t{fence}\t{order}\t{n}\t{hold}\t{transfer}\t{brought}"
+        );
     }
     Call::later(async move {
         let answers = ask(&link, "CALL tidelock_stock_order_steps(?)", vec![lines.into()]).await?;
@@ -83,41 +104,43 @@ impl StockStore for MysqlStock {
         "mysql"
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         let (link, item) = (Arc::clone(&self.link), item.clone());
         Call::later(async move {
             let rows = link.call("CALL tidelock_stock_plan(?)", vec![item.as_str().into()]).await?;
             let Some(row) = rows.first() else { return Ok(None) };
-            Ok(Some((column(row, 0)?, column(row, 1)?)))
+            // Before it is the version, which no client needs.
+            Ok(Some(column(row, 1)?))
         })
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
         let link = Arc::clone(&self.link);
         let keep = keep.map_or(Value::NULL, micros);
-        let values = vec![item.as_str().into(), version.into(), text.into(), keep];
+        let before = before.map_or(Value::NULL, Value::from);
+        let values = vec![item.as_str().into(), before, text.into(), keep];
         Call::later(async move {
             Ok(ask(&link, "CALL tidelock_stock_replan(?, ?, ?, ?)", values).await? == [5, 1])
         })
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         let link = Arc::clone(&self.link);
-        let mut values: Vec<Value> = vec![segment.item.as_str().into(), segment.number.into()];
+        let mut values: Vec<Value> = vec![segment.item.as_str().into(), segment.number.into(), sale.into()];
         let (text, more): (&'static str, Vec<Value>) = match step {
-            Step::Fill { sale, fence, n } => {
-                ("CALL tidelock_stock_fill(?, ?, ?, ?, ?)", vec![sale.into(), fence.into(), n.into()])
+            Step::Fill { fence, n } => {
+                ("CALL tidelock_stock_fill(?, ?, ?, ?, ?)", vec![fence.into(), n.into()])
             }
-            Step::Take { .. } | Step::End { .. } => return self.orders.apply(segment, step),
+            Step::Take { .. } | Step::End { .. } => return self.orders.apply(segment, sale, step),
             Step::Lend { transfer, n, to } => {
-                ("CALL tidelock_stock_lend(?, ?, ?, ?, ?)", vec![id(*transfer), n.into(), to.into()])
+                ("CALL tidelock_stock_lend(?, ?, ?, ?, ?, ?)", vec![id(*transfer), n.into(), to.into()])
             }
             Step::Bring { transfer, n } => {
-                ("CALL tidelock_stock_bring(?, ?, ?, ?)", vec![id(*transfer), n.into()])
+                ("CALL tidelock_stock_bring(?, ?, ?, ?, ?)", vec![id(*transfer), n.into()])
             }
-            Step::Settle { transfer } => ("CALL tidelock_stock_settle(?, ?, ?)", vec![id(*transfer)]),
-            Step::Look => ("CALL tidelock_stock_look(?, ?)", Vec::new()),
-            Step::Close { keep } => ("CALL tidelock_stock_close(?, ?, ?)", vec![micros(*keep)]),
+            Step::Settle { transfer } => ("CALL tidelock_stock_settle(?, ?, ?, ?)", vec![id(*transfer)]),
+            Step::Look => ("CALL tidelock_stock_look(?, ?, ?)", Vec::new()),
+            Step::Close { keep } => ("CALL tidelock_stock_close(?, ?, ?, ?)", vec![micros(*keep)]),
         };
         values.extend(more);
         Call::later(async move {
@@ -132,10 +155,5 @@ fn id(transfer: TransferId) -> Value {
 }
 
 fn micros(time: Duration) -> Value {
-    most_micros(time).into()
-}
-
-/// Far from where a time and a number of microseconds overflow.
-fn most_micros(time: Duration) -> u64 {
-    crate::stock::micros(time).min(u64::MAX / 8)
+    addable_micros(time).into()
 }

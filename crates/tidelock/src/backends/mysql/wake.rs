@@ -1,23 +1,26 @@
 //! The connection that listens: it sleeps in the server until somebody who made a claim of this client a holder ends its
 //! sleep with `KILL QUERY`.
 //!
-//! Whoever wakes has committed before. So either the listener sees the grant before it falls asleep, or it is woken.
+//! The client that wakes another has committed before. So either the listener sees the grant before it falls asleep, or it is woken.
 
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
-use mysql_async::{Conn, Error, Row, Value, prelude::Queryable};
+use mysql_async::{Conn, Row, Value, prelude::Queryable};
 
 use super::{
+    codec::column,
     errors::{classify, code},
-    store::{MysqlStore, column, grant},
+    link::exec,
+    store::MysqlStore,
 };
 use crate::{
     backend::{ClaimId, ClientId, Failure, News, What},
-    clock::{Clock, Moment},
-    name::Name,
+    backends::shared::answers::grant,
+    clock::Clock,
+    model::name::Name,
 };
 
 /// How long it sleeps when nobody wakes it; shorter where nobody can.
@@ -28,85 +31,82 @@ const DOZE: Duration = Duration::from_millis(100);
 const REHEARSAL: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// How often it says that it is still there.
-const PRESENT: Duration = Duration::from_secs(3_600);
-
 /// What is kept between two calls of `wait`.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(crate) struct Wake {
     clock: Clock,
-    ear: Option<Ear>,
+    sleeper: Option<Sleeper>,
     /// Claims that became holders and were told so, and that the server still tells of.
     known: BTreeSet<u64>,
     news: VecDeque<News>,
 }
 
+/// The connection that sleeps in the server, and for how long if nobody wakes it.
 #[derive(Debug)]
-struct Ear {
+struct Sleeper {
     conn: Conn,
     sleep: Duration,
-    present: Moment,
 }
 
-impl Listener {
+impl Wake {
     pub(super) fn new() -> Self {
-        Self { clock: Clock::machine(), ear: None, known: BTreeSet::new(), news: VecDeque::new() }
+        Self { clock: Clock::machine(), sleeper: None, known: BTreeSet::new(), news: VecDeque::new() }
     }
 
     /// The next thing that happens to a claim unasked.
-    pub(super) async fn wait(&mut self, store: &MysqlStore) -> Result<News, Failure> {
+    pub(super) async fn next(&mut self, store: &MysqlStore) -> Result<News, Failure> {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(news);
             }
-            // Whoever stops waiting in the middle closes the connection.
-            let Some(mut ear) = self.ear.take() else {
-                self.ear = Some(self.open(store).await?);
-                // Something may have been heard by that.
+            // A caller that stops waiting in the middle closes the connection.
+            let Some(mut sleeper) = self.sleeper.take() else {
+                self.sleeper = Some(self.open(store).await?);
+                // That may have brought news.
                 continue;
             };
-            if self.clock.now().since(ear.present) > PRESENT {
-                attend(&mut ear.conn, store.client).await?;
-                ear.present = self.clock.now();
+            if let Some(rows) = listen(&mut sleeper.conn, store.client, sleeper.sleep, &self.known).await? {
+                self.note(&mut sleeper.conn, store.client, &rows).await?;
             }
-            if let Some(rows) = listen(&mut ear.conn, store.client, ear.sleep, &self.known).await? {
-                self.hear(&mut ear.conn, store.client, &rows).await?;
-            }
-            self.ear = Some(ear);
+            self.sleeper = Some(sleeper);
         }
     }
 
     /// Opens the connection, and finds out whether it can be woken.
-    async fn open(&mut self, store: &MysqlStore) -> Result<Ear, Failure> {
+    async fn open(&mut self, store: &MysqlStore) -> Result<Sleeper, Failure> {
         let mut conn = store.link.connect().await?;
-        attend(&mut conn, store.client).await?;
         let began = self.clock.now();
         let known = std::mem::take(&mut self.known);
-        let heard = {
+        let rows = {
             let mut asleep = std::pin::pin!(listen(&mut conn, store.client, REHEARSAL, &known));
             loop {
                 let bell = Value::from(format!("{},", store.client.get()));
-                let ring = async {
-                    let rung = store.link.call("CALL tidelock_ring(?)", vec![bell]).await;
-                    tokio::time::sleep(AGAIN).await;
-                    rung
+                let mut ring = std::pin::pin!(store.link.call("CALL tidelock_ring(?)", vec![bell]));
+                let woke = tokio::select! {
+                    woke = &mut asleep => Some(woke),
+                    rung = &mut ring => rung.map(|_| None)?,
                 };
+                if let Some(rows) = woke {
+                    // To its end: a call that is given up costs a connection.
+                    ring.await?;
+                    break rows?;
+                }
                 tokio::select! {
-                    heard = &mut asleep => break heard?,
-                    rung = ring => rung.map(drop)?,
+                    rows = &mut asleep => break rows?,
+                    () = tokio::time::sleep(AGAIN) => {}
                 }
             }
         };
         let woken = self.clock.now().since(began) < REHEARSAL;
         store.link.note_deaf(!woken);
-        if let Some(rows) = heard {
-            self.hear(&mut conn, store.client, &rows).await?;
+        if let Some(rows) = rows {
+            self.note(&mut conn, store.client, &rows).await?;
         }
-        Ok(Ear { conn, sleep: if woken { SLEEP } else { DOZE }, present: began })
+        Ok(Sleeper { conn, sleep: if woken { SLEEP } else { DOZE } })
     }
 
     /// Notes what the server told.
-    async fn hear(&mut self, conn: &mut Conn, client: ClientId, rows: &[Row]) -> Result<(), Failure> {
+    async fn note(&mut self, conn: &mut Conn, client: ClientId, rows: &[Row]) -> Result<(), Failure> {
         let (mut known, mut evicted) = (BTreeSet::new(), Vec::new());
         for row in rows {
             let kind: String = column(row, 0)?;
@@ -130,18 +130,13 @@ impl Listener {
         for claim in evicted {
             // Only now: the bell for what was just read may ring while this is called, and end it after the change.
             match conn.exec_drop("CALL tidelock_heard(?, ?)", (client.get(), claim)).await {
-                Err(error) if code(&error) != 1317 => return Err(classify(&error)),
+                Err(error) if code(&error) != 1317 => return Err(classify(error)),
                 // If it is still there it is told twice.
                 _ => {}
             }
         }
         Ok(())
     }
-}
-
-/// Says on which connection a client listens.
-async fn attend(conn: &mut Conn, client: ClientId) -> Result<(), Failure> {
-    conn.exec_drop("CALL tidelock_attend(?)", (client.get(),)).await.map_err(|error| classify(&error))
 }
 
 /// Listens for a while. Nothing: it was woken in a moment in which it could not say what for.
@@ -152,12 +147,11 @@ async fn listen(
     known: &BTreeSet<u64>,
 ) -> Result<Option<Vec<Row>>, Failure> {
     let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-    let asked: Result<_, Error> = conn
-        .exec("CALL tidelock_listen(?, ?, ?)", (client.get(), sleep.as_secs_f64(), known.join(",")))
-        .await;
+    let values: Vec<Value> = vec![client.get().into(), sleep.as_secs_f64().into(), known.join(",").into()];
+    let asked = exec(conn, "CALL tidelock_listen(?, ?, ?)", values).await;
     match asked {
         Ok(rows) => Ok(Some(rows)),
         Err(error) if code(&error) == 1317 => Ok(None),
-        Err(error) => Err(classify(&error)),
+        Err(error) => Err(classify(error)),
     }
 }

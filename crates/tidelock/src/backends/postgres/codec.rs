@@ -1,6 +1,6 @@
 //! Arguments, answers and pushes.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::{
@@ -10,11 +10,15 @@ use tokio_postgres::{
 
 use crate::{
     backend::{
-        Capacity, Claim, ClaimId, ClaimView, ClientId, Entered, Failure, Grant, LockView, News, Place,
-        Refusal, Share, Standing, What,
+        Capacity, Claim, ClaimId, ClaimView, ClientId, Entered, Failure, LockView, News, Refusal, Share,
+        Standing, What,
     },
-    name::Name,
-    owner::Owner,
+    backends::shared::{
+        answers::{add_to_views, grant, place},
+        units::{count, from_micros, natural},
+    },
+    model::name::Name,
+    model::owner::Owner,
 };
 
 /// A claim's id as the server has it.
@@ -44,22 +48,6 @@ pub(super) fn channel(client: ClientId) -> String {
     format!("tidelock_{:016x}", client.get())
 }
 
-pub(super) fn micros(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
-}
-
-fn duration(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
-fn number(value: i64) -> u32 {
-    u32::try_from(value.max(0)).unwrap_or(u32::MAX)
-}
-
-fn epoch(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
-}
-
 /// How much a claim asks for, as the server has it: which kind, so many of so many.
 pub(super) fn share(share: Share) -> (i16, i64, i64) {
     match share {
@@ -73,7 +61,7 @@ fn share_of(kind: i64, n: i64, of: i64) -> Share {
     match kind {
         0 => Share::Exclusive,
         1 => Share::Shared,
-        _ => Share::Permits { n: number(n), of: number(of) },
+        _ => Share::Permits { n: count(n), of: count(of) },
     }
 }
 
@@ -81,24 +69,28 @@ fn unreadable(what: &str) -> Failure {
     Failure::unknown(format!("the answer to {what} cannot be read: is the schema of another version?"))
 }
 
-fn place(ahead: i64, lapse_in: i64) -> Place {
-    Place { ahead: number(ahead), lapse_in: (lapse_in >= 0).then(|| duration(lapse_in)) }
+/// An answer is not what this version of the schema says.
+pub(super) fn strange() -> Failure {
+    Failure::unknown("the answer cannot be read: is the schema of another version?")
+}
+
+/// The only value of an answer.
+pub(super) fn value<'a, T: FromSql<'a>>(rows: &'a [Row]) -> Result<T, Failure> {
+    rows.first().and_then(|row| row.try_get(0).ok()).ok_or_else(strange)
 }
 
 /// The answer to `enter`.
 pub(super) fn entered(answer: &[i64]) -> Result<Entered, Failure> {
     match *answer {
-        [1, at, ttl, waiting] => {
-            Ok(Entered::Held(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) }))
-        }
+        [1, at, ttl, waiting] => Ok(Entered::Held(grant(at, ttl, waiting))),
         [2, ahead, lapse_in, _] => Ok(Entered::Waiting(place(ahead, lapse_in))),
         [3] => Ok(Entered::Busy),
         [4, -1] => Ok(Entered::Refused(Refusal::Capacity(Capacity::Unbounded))),
-        [4, of] => Ok(Entered::Refused(Refusal::Capacity(Capacity::Of(number(of))))),
+        [4, of] => Ok(Entered::Refused(Refusal::Capacity(Capacity::Of(count(of))))),
         [5, kind, n, of] => Ok(Entered::Refused(Refusal::Upgrade(share_of(kind, n, of)))),
         [6, left] => Err(Failure::unreachable(format!(
-            "the server recovered from a crash or was promoted, and may have lost who holds what: it grants nothing for another {:.1?}",
-            duration(left)
+            "the server recovered from a crash, was promoted, is a copy or was just upgraded, and may not know who holds what: it grants nothing for another {:.1?}",
+            from_micros(left)
         ))),
         _ => Err(unreadable("enter")),
     }
@@ -111,9 +103,7 @@ pub(super) fn standings(answer: &[i64], claims: usize) -> Result<Vec<Standing>, 
         return Err(unreadable("renew"));
     }
     let standing = |one: &[i64; 4]| match *one {
-        [1, at, ttl, waiting] => {
-            Ok(Standing::Held(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) }))
-        }
+        [1, at, ttl, waiting] => Ok(Standing::Held(grant(at, ttl, waiting))),
         [2, ahead, lapse_in, _] => Ok(Standing::Waiting(place(ahead, lapse_in))),
         [0, ..] => Ok(Standing::Gone),
         _ => Err(unreadable("renew")),
@@ -132,7 +122,7 @@ pub(super) fn news(text: &str, prefix: &str) -> Option<News> {
             let mut numbers = said.split(' ').map(str::parse::<i64>);
             let mut next = || numbers.next()?.ok();
             let (at, ttl, waiting) = (next()?, next()?, next()?);
-            What::Granted(Grant { epoch: epoch(at), ttl: duration(ttl), waiting: number(waiting) })
+            What::Granted(grant(at, ttl, waiting))
         }
         "E" => What::Evicted(said.into()),
         "A" => What::Ask,
@@ -148,21 +138,14 @@ pub(super) fn views(rows: &[Row], prefix: &str) -> Result<Vec<LockView>, Failure
         let name = row.try_get::<_, &str>(0).map_err(|_| unreadable("look"))?;
         let Some(name) = name.strip_prefix(prefix).and_then(|name| Name::new(name).ok()) else { continue };
         let (last_epoch, claim) = view(row, &name).map_err(|_| unreadable("look"))?;
-        let Some((claim, capacity)) = claim else { continue };
-        if views.last().is_none_or(|view| view.name != name) {
-            views.push(LockView::new(name, None, epoch(last_epoch)));
-        }
-        let Some(view) = views.last_mut() else { continue };
-        view.capacity = view.capacity.or(capacity);
-        if claim.epoch.is_some() { view.holders.push(claim) } else { view.waiters.push(claim) }
+        let Some((claim, share)) = claim else { continue };
+        add_to_views(&mut views, &name, natural(last_epoch), share, claim);
     }
     Ok(views)
 }
 
-/// A claim and what it takes the capacity for; nothing if it lapsed.
-type Seen = Option<(ClaimView, Option<Capacity>)>;
-
-fn view(row: &Row, name: &Name) -> Result<(i64, Seen), tokio_postgres::Error> {
+/// The last epoch of a lock, and a claim with its share; nothing if it lapsed.
+fn view(row: &Row, name: &Name) -> Result<(i64, Option<(ClaimView, Share)>), tokio_postgres::Error> {
     let (last_epoch, now): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
     let (since, lapses): (i64, i64) = (row.try_get(5)?, row.try_get(6)?);
     let (hold, at, held_since): (i16, i64, i64) = (row.try_get(7)?, row.try_get(8)?, row.try_get(9)?);
@@ -173,7 +156,7 @@ fn view(row: &Row, name: &Name) -> Result<(i64, Seen), tokio_postgres::Error> {
         name: name.clone(),
         share: share_of(i64::from(kind), n, of),
         owner: owner.and_then(|owner| Owner::new(owner).ok()),
-        ttl: duration(row.try_get(4)?),
+        ttl: from_micros(row.try_get(4)?),
         label: label.into(),
         detached: row.try_get(13)?,
         writes: false,
@@ -182,16 +165,19 @@ fn view(row: &Row, name: &Name) -> Result<(i64, Seen), tokio_postgres::Error> {
     let from = if hold > 0 { held_since } else { since };
     let seen = ClaimView::new(
         &claim,
-        (hold > 0).then(|| epoch(at)),
-        duration(now.saturating_sub(from)),
-        duration(lapses.saturating_sub(now)),
+        (hold > 0).then(|| natural(at)),
+        from_micros(now.saturating_sub(from)),
+        from_micros(lapses.saturating_sub(now)),
     );
-    Ok((last_epoch, (lapses > now).then(|| (seen, claim.share.capacity()))))
+    Ok((last_epoch, (lapses > now).then_some((seen, claim.share))))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::backend::Grant;
 
     #[test]
     fn what_is_told_is_read() {

@@ -4,11 +4,19 @@ use std::error::Error as _;
 
 use tokio_postgres::Error;
 
-use crate::backend::{Failure, FailureKind};
+use crate::{
+    backend::Failure,
+    backends::shared::failures::{before_asking, one_line},
+};
 
 /// An error that came in answer to a statement, or instead of one. One that the server reports undid the statement,
 /// unless the session ended over it.
-pub(super) fn classify(error: &Error) -> Failure {
+pub(super) fn classify(error: Error) -> Failure {
+    conclude(&error).caused_by(error)
+}
+
+/// What may be concluded from such an error, for those who keep it.
+pub(super) fn conclude(error: &Error) -> Failure {
     let Some(told) = error.as_db_error() else {
         // The statement may have been sent, and its commit may have been done.
         return Failure::unknown(describe(error));
@@ -24,8 +32,8 @@ fn by_code(code: &str, text: String) -> Failure {
         "53300" => Failure::unreachable(format!(
             "{text}: raise max_connections of the server, or use fewer clients or a pooler"
         )),
-        "28P01" | "28000" => Failure::denied(format!("{text}: mend user and password in the URL")),
-        "3D000" => Failure::denied(format!("{text}: make the database, or mend its name in the URL")),
+        "28P01" | "28000" => Failure::denied(format!("{text}: correct the user and password in the URL")),
+        "3D000" => Failure::denied(format!("{text}: make the database, or correct its name in the URL")),
         "25006" => {
             Failure::unreachable(format!("{text}: the server is read-only; name its primary in the URL"))
         }
@@ -64,12 +72,15 @@ pub(super) fn ends_connection(error: &Error) -> bool {
 }
 
 /// An error while connecting: no statement was sent.
-pub(super) fn classify_connecting(error: &Error) -> Failure {
+pub(super) fn classify_connecting(error: Error) -> Failure {
+    let is_of_server = error.as_db_error().is_some();
     let failure = classify(error);
-    match failure.kind {
-        FailureKind::Unknown => Failure::unreachable(failure.reason),
-        _ => failure,
+    // The driver refuses to go on: the server wants a password, say, and the URL has none. No patience helps.
+    if !is_of_server && failure.reason.starts_with("invalid configuration") {
+        let reason = format!("{}: correct user and password in the URL", failure.reason);
+        return Failure { cause: failure.cause, ..Failure::denied(reason) };
     }
+    before_asking(failure)
 }
 
 /// One line, without what the driver adds around the server's words.
@@ -81,7 +92,7 @@ fn describe(error: &Error) -> String {
             None => error.to_string(),
         },
     };
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
+    one_line(&text)
 }
 
 #[cfg(test)]
@@ -90,15 +101,15 @@ mod tests {
     use crate::backend::FailureKind::{Denied, Unknown, Unreachable};
 
     #[test]
-    fn codes_lead_to_conclusions_and_mends() {
+    fn codes_lead_to_conclusions_and_fixes() {
         for (code, kind, says) in [
             ("40001", Unreachable, "same row"),
             ("40P01", Unreachable, "same row"),
             ("55P03", Unreachable, "same row"),
             ("53300", Unreachable, "raise max_connections"),
             ("53100", Unreachable, "text"),
-            ("28P01", Denied, "mend user and password"),
-            ("28000", Denied, "mend user and password"),
+            ("28P01", Denied, "correct the user and password"),
+            ("28000", Denied, "correct the user and password"),
             ("3D000", Denied, "make the database"),
             ("25006", Unreachable, "name its primary"),
             ("42501", Denied, "docs/backends/postgres.md"),

@@ -1,31 +1,85 @@
-//! `postgres:` keeps lines in rows of a PostgreSQL database.
+//! `postgres:` keeps locks in rows of a PostgreSQL database.
 //!
-//! | file | what |
-//! |---|---|
-//! | `config` | from a URL to servers and options |
-//! | `schema`, `schema/` | tables, rules and one function for each verb |
-//! | `stream` | bytes to and from a server, encrypted or not |
-//! | `errors` | what may be concluded from an error of the driver |
-//! | `fitness` | whether a server is fit for locks |
-//! | `link` | the connection: opened, checked, opened again |
-//! | `codec` | arguments, answers and pushes |
-//! | `store` | the verbs |
-//! | `wake` | what is heard unasked, or by asking where nothing can be heard |
-//! | `taken` | advisory locks that a session holds |
-//! | `backend` | the waist |
-//! | `stock` | plans and segments of stock |
+//! [`Locks::connect`](crate::Locks::connect) is the usual way to use it. To wrap it in a backend of your own, connect
+//! it yourself:
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! use tidelock::{
+//!     Locks,
+//!     backend::ClientId,
+//!     backends::postgres::{PostgresBackend, PostgresConfig},
+//! };
+//!
+//! # async fn connect() -> tidelock::Result<()> {
+//! let config = PostgresConfig::from_url("postgres://shop@127.0.0.1/shop")?;
+//! let backend = PostgresBackend::connect(config, ClientId::random()).await?;
+//! let locks = Locks::with_backend(Arc::new(backend));
+//! # drop(locks);
+//! # Ok(()) }
+//! ```
+
+// | file | what |
+// |---|---|
+// | `config` | how to connect, for users |
+// | `settings` | from a URL to servers and options |
+// | `schema`, `schema/` | tables, rules and one function for each verb |
+// | `owners` | what is in the database already, and who owns it |
+// | `errors` | what may be concluded from an error of the driver |
+// | `fitness` | whether a server is fit for locks |
+// | `link/` | the connection: opened, checked, opened again |
+// | `codec` | arguments, answers and news |
+// | `claims/` | claims that wait behind a pooler, and claims that hold advisory locks |
+// | `store` | the verbs |
+// | `wake` | news from the server |
+// | `backend` | connecting, and what the store can do |
+// | `stock` | plans and segments of stock |
 
 mod backend;
+mod claims;
 mod codec;
 mod config;
 mod errors;
 mod fitness;
 mod link;
+mod owners;
 mod schema;
+mod settings;
+#[cfg(feature = "stock")]
 mod stock;
 mod store;
-mod stream;
-mod taken;
 mod wake;
 
-pub use self::{backend::PostgresBackend, config::PostgresConfig, schema::schema, stock::PostgresStock};
+#[cfg(feature = "stock")]
+pub use self::stock::PostgresStock;
+pub use self::{backend::PostgresBackend, config::PostgresConfig, schema::schema};
+
+#[cfg(feature = "stock")]
+use super::registry::stocked;
+use super::{registry::Store, target::Config};
+
+/// Its entry in the registry.
+pub(super) const STORE: Store = Store {
+    name: "postgres",
+    schemes: &["postgres", "postgresql"],
+    feature: Some("postgres"),
+    needs_server: true,
+    options: settings::PostgresSettings::OPTIONS,
+    takes_paths: false,
+    on_clock: None,
+    connect: |url, client| Box::pin(async move { PostgresConfig::from_url(url)?.connect(client).await }),
+    #[cfg(feature = "stock")]
+    stock: Some(|url| {
+        Box::pin(
+            async move { stocked("postgres", PostgresStock::connect(PostgresConfig::from_url(url)?).await) },
+        )
+    }),
+    #[cfg(feature = "stock")]
+    stock_schema: None,
+    schema: Some(schema),
+};
+
+/// Its page, so that the example there compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/backends/postgres.md")]
+struct Page;

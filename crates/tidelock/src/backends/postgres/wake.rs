@@ -1,97 +1,94 @@
-//! What is heard unasked; and behind a pooler, where nothing can be heard, who has to be asked about.
+//! News from the server: told over the connection, or, behind a pooler, found out by asking.
 
-use std::{
-    collections::HashMap,
-    future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-    time::Duration,
+use std::{collections::VecDeque, time::Duration};
+
+use super::{
+    claims::{Advisory, Polled},
+    store::PostgresStore,
 };
-
-use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, Connection, tls::NoTlsStream};
-
-use super::{codec, link::Link, stream::Stream};
 use crate::{
-    backend::{ClaimId, News, What},
-    name::Name,
+    backend::{ClaimId, Failure, Leave, News, What},
+    backends::shared::news::Told,
+    model::name::Name,
 };
 
-/// What is heard unasked.
+/// What is kept between two calls of `wait`.
 #[derive(Debug)]
-pub(super) enum Heard {
-    News(News),
-    /// Pushes may have been missed.
-    Cut(Arc<str>),
+pub(crate) struct Wake {
+    told: Told,
+    /// What asking brought and nobody has read yet.
+    news: VecDeque<News>,
+    /// How long to wait before asking again.
+    pause: Duration,
 }
 
-/// Carries what is asked and answered over a connection until it ends, and hands on what comes unasked.
-pub(super) async fn drive(mut connection: Connection<Stream, NoTlsStream>, link: Weak<Link>, number: u64) {
-    let why = loop {
-        match poll_fn(|context| connection.poll_message(context)).await {
-            Some(Ok(AsyncMessage::Notification(told))) => {
-                let Some(link) = link.upgrade() else { return };
-                if let Some(news) = codec::news(told.payload(), link.prefix()) {
-                    link.tell(Heard::News(news));
-                }
-            }
-            // Notices are for people who type statements.
-            Some(Ok(_)) => {}
-            Some(Err(error)) => break super::errors::classify(&error).reason,
-            None => break "the connection was lost".into(),
+impl Wake {
+    pub(super) fn new(told: Told) -> Self {
+        Self { told, news: VecDeque::new(), pause: Duration::ZERO }
+    }
+
+    /// The next thing that happens to a claim unasked.
+    pub(super) async fn next(&mut self, store: &PostgresStore) -> Result<News, Failure> {
+        store.link.connection().await?;
+        if let Some(news) = self.news.pop_front() {
+            return Ok(news);
         }
-    };
-    if let Some(link) = link.upgrade() {
-        link.cut(number, &why);
-    }
-}
-
-/// The claims of a client that wait, where nobody can tell it that they do not any more.
-///
-/// They are asked about in pauses that grow while nothing happens: a lock that goes from hand to hand goes on soon, and one that
-/// is held for long costs few questions.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    claims: Mutex<HashMap<ClaimId, Name>>,
-    came: Notify,
-}
-
-/// The first pause, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(128));
-
-impl Waiting {
-    fn claims(&self) -> MutexGuard<'_, HashMap<ClaimId, Name>> {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A claim waits, or does not any more.
-    pub(super) fn note(&self, name: &Name, id: ClaimId, waits: bool) {
-        if waits {
-            self.claims().insert(id, name.clone());
-            self.came.notify_one();
-        } else {
-            self.claims().remove(&id);
+        match (&store.claims.polled, &store.claims.advisory) {
+            (Some(polled), _) => self.next_polled(store, polled).await,
+            (None, Some(advisory)) => self.next_advisory(store, advisory).await,
+            (None, None) => self.next_told(store).await,
         }
     }
 
-    /// Those to be asked about, as soon as there are any.
-    pub(super) async fn some(&self, pause: &mut Duration) -> Vec<(ClaimId, Name)> {
+    /// Behind a pooler: the connection tells only that it is lost.
+    async fn next_polled(&mut self, store: &PostgresStore, polled: &Polled) -> Result<News, Failure> {
         loop {
-            let came = self.came.notified();
-            if !self.claims().is_empty() {
-                break;
+            let some = tokio::select! {
+                told = self.told.next() => return read(store, told),
+                some = polled.some(&mut self.pause) => some,
+            };
+            self.news.extend(polled.changed(store.peek(some).await?));
+            if let Some(news) = self.news.pop_front() {
+                self.pause = Duration::ZERO;
+                return Ok(news);
             }
-            came.await;
-            *pause = PAUSES.0;
         }
-        tokio::time::sleep(*pause).await;
-        *pause = (*pause * 2).clamp(PAUSES.0, PAUSES.1);
-        self.claims().iter().map(|(id, name)| (*id, name.clone())).collect()
     }
 
-    /// Of these something is new: the engine asks what.
-    pub(super) fn changed(&self, changed: Vec<(ClaimId, Name)>) -> Vec<News> {
-        let mut claims = self.claims();
-        let known = changed.into_iter().filter(|(id, _)| claims.remove(id).is_some());
-        known.map(|(id, name)| News { name, id, what: What::Ask }).collect()
+    /// With advisory locks: a claim whose lease ends gives its lock back.
+    async fn next_advisory(&mut self, store: &PostgresStore, advisory: &Advisory) -> Result<News, Failure> {
+        loop {
+            tokio::select! {
+                news = self.next_told(store) => {
+                    let news = news?;
+                    match news.what {
+                        // A claim that is granted a row has to take the lock, too.
+                        What::Granted(_) => return Ok(News { what: What::Ask, ..news }),
+                        What::Evicted(_) => let_go(store, advisory, &news.name, news.id).await,
+                        What::Ask => {}
+                    }
+                    return Ok(news);
+                }
+                (name, id) = advisory.next_lapse() => let_go(store, advisory, &name, id).await,
+            }
+        }
     }
+
+    async fn next_told(&mut self, store: &PostgresStore) -> Result<News, Failure> {
+        read(store, self.told.next().await)
+    }
+}
+
+/// Notes that news are read.
+fn read(store: &PostgresStore, told: Result<News, Failure>) -> Result<News, Failure> {
+    if told.is_ok() {
+        store.link.told();
+    }
+    told
+}
+
+/// A row lapses automatically; the lock of a session that lives does not. If this fails the session has ended.
+async fn let_go(store: &PostgresStore, advisory: &Advisory, name: &Name, id: ClaimId) {
+    let _ = store.take_out(name, id, &Leave::Done).await;
+    advisory.forget(id);
 }

@@ -15,27 +15,40 @@ const RATE: i128 = 200;
 /// What is known of a server's clock against ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClockWatch {
-    seen: Option<Seen>,
+    last: Option<Reading>,
 }
 
-/// Between which bounds the server's clock was ahead of ours, in nanoseconds, and when.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    least: i128,
-    most: i128,
-    at: Moment,
+/// How far a server's clock was ahead of ours when it last told its time, in nanoseconds: between which bounds, because
+/// nobody knows when within a round trip it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) least: i128,
+    pub(crate) most: i128,
+    /// When it was told.
+    pub(crate) at: Moment,
 }
 
 impl ClockWatch {
     /// Whether the server ever told its time.
     pub(super) fn is_known(&self) -> bool {
-        self.seen.is_some()
+        self.last.is_some()
+    }
+
+    /// What the server last told.
+    pub(super) fn reading(&self) -> Option<Reading> {
+        self.last
+    }
+
+    /// Whether a time that the server told shows that its clock jumped. Notes nothing: the next renewal still says so.
+    pub(super) fn shows_jump(&self, server_micros: u64, asked: Moment, answered: Moment) -> bool {
+        let mut copy = *self;
+        copy.note(server_micros, asked, answered).is_err()
     }
 
     /// What the server's clock says at a moment of ours, about, in microseconds.
     pub(super) fn estimate(&self, at: Moment) -> Option<u64> {
-        let seen = self.seen?;
-        let nanos = i128::from(at.as_nanos()) + (seen.least + seen.most) / 2;
+        let last = self.last?;
+        let nanos = i128::from(at.as_nanos()) + (last.least + last.most) / 2;
         u64::try_from(nanos / 1_000).ok()
     }
 
@@ -48,9 +61,12 @@ impl ClockWatch {
         answered: Moment,
     ) -> Result<(), Failure> {
         let (server, asked_at) = (i128::from(server_micros) * 1_000, i128::from(asked.as_nanos()));
-        let now =
-            Seen { least: server - i128::from(answered.as_nanos()), most: server - asked_at, at: answered };
-        let Some(before) = self.seen.replace(now) else { return Ok(()) };
+        let now = Reading {
+            least: server - i128::from(answered.as_nanos()),
+            most: server - asked_at,
+            at: answered,
+        };
+        let Some(before) = self.last.replace(now) else { return Ok(()) };
         let slack = SMALLEST + i128::from(nanos(now.at.since(before.at))) / RATE;
         let (ahead, back) = (now.least - before.most, before.least - now.most);
         let (by, way, then) = if ahead > slack {

@@ -1,253 +1,140 @@
-//! From a URL to servers and options.
+//! How to connect to Redis, for users.
 
-use std::{fmt, time::Duration};
+use std::{path::Path, time::Duration};
 
-use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
-    RedisConnectionInfo, TlsCertificates, io::tcp::TcpSettings,
+use super::{
+    RedisBackend,
+    options::{
+        DB, EVICTION, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD, SENTINEL_USER,
+    },
+    settings::{RedisSettings, Scripting},
 };
-
 use crate::{
-    error::{Error, Result},
-    url::{TlsFiles, Url},
+    backends::shared::{typed::typed_config, url::Url},
+    error::Error,
 };
 
-const OPTIONS: &str = "prefix, db, replicas, replicas_timeout_ms, scripting, eviction, ca, cert, key, sentinel_user, sentinel_password";
-
-/// How a client reaches Redis, and how locks are kept there.
-#[derive(Clone)]
-pub struct RedisConfig {
-    pub(super) servers: Place,
-    pub(super) login: Login,
-    pub(super) sentinel_login: Login,
-    pub(super) tls: Option<TlsFiles>,
-    pub(super) db: i64,
-    /// What all keys and channels begin with.
-    pub(super) prefix: String,
-    /// How many replicas have to confirm a grant.
-    pub(super) replicas: u32,
-    pub(super) replicas_timeout: Duration,
-    pub(super) scripting: Scripting,
-    /// Whether a server that may evict locks is used all the same.
-    pub(super) eviction_allowed: bool,
-}
-
-/// Where the servers are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    One(Host),
-    Socket(String),
-    /// Sentinels, and the name of the master they watch.
-    Sentinel(Vec<Host>, String),
-    /// Some members of a cluster.
-    Cluster(Vec<Host>),
-}
-
-/// A host and its port.
-pub(super) type Host = (String, u16);
-
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Login {
-    user: Option<String>,
-    password: Option<String>,
-}
-
-/// How a change is made atomic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scripting {
-    /// Functions where the client may load them, else scripts: a function is called in less time.
-    Any,
-    /// Scripts, sent once and then called by their hash.
-    Scripts,
-    /// Functions of a library that an administrator loaded.
-    Functions,
-    /// Watched keys and transactions.
-    Off,
+typed_config! {
+    /// How a client reaches Redis, and how locks are kept there.
+    ///
+    /// With TLS, the driver uses the process-wide rustls provider. Connecting installs *ring* if the program has
+    /// not installed one: install your own before that, as a later `install_default` fails.
+    ///
+    /// ```no_run
+    /// use tidelock::{Locks, backends::redis::RedisConfig};
+    ///
+    /// # async fn connect() -> tidelock::Result<()> {
+    /// let one = RedisConfig::new("cache:6379").password("p@ss/word").db(2).tls(true);
+    /// let locks = Locks::connect_with(one).await?;
+    ///
+    /// let watched = RedisConfig::sentinel(["one", "two", "three"], "main").replicas(1);
+    /// let locks = Locks::connect_with(watched).await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    RedisConfig reads RedisSettings for RedisBackend of "redis", such as "redis://user:password@host:6379/0"
 }
 
 impl RedisConfig {
-    /// Reads a URL such as `redis://user:password@host:6379/0`.
+    /// Creates a config for one server, a host or `host:port`. The default port is 6379.
+    pub fn new(host: impl AsRef<str>) -> Self {
+        Self { url: Url::of("redis", [host], RedisSettings::OPTIONS) }
+    }
+
+    /// Creates a config for the server behind a socket, named by its absolute path.
+    pub fn unix(path: impl AsRef<Path>) -> Self {
+        let mut url = Url::of("redis+unix", [""; 0], RedisSettings::OPTIONS);
+        match path.as_ref().to_str().and_then(|path| path.strip_prefix('/')) {
+            Some(path) => path.clone_into(&mut url.path),
+            None => {
+                url.note(Error::invalid_option("the path of a socket is absolute and UTF-8: use another"))
+            }
+        }
+        Self { url }
+    }
+
+    /// Creates a config for the master of this name, which these Sentinels watch. Their default port is
+    /// 26379.
+    pub fn sentinel<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>, master: impl Into<String>) -> Self {
+        let mut url = Url::of("redis+sentinel", hosts, RedisSettings::OPTIONS);
+        url.path = master.into();
+        Self { url }
+    }
+
+    /// Creates a config for the cluster that these servers belong to. Their default port is 6379.
+    pub fn cluster<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self { url: Url::of("redis+cluster", hosts, RedisSettings::OPTIONS) }
+    }
+
+    /// Sets whether connections use TLS. Default: no.
+    #[must_use]
+    pub fn tls(mut self, tls: bool) -> Self {
+        let kind = self.url.scheme.split_once('+').map(|(_, kind)| format!("+{kind}")).unwrap_or_default();
+        self.url.scheme = format!("{}{kind}", if tls { "rediss" } else { "redis" });
+        self
+    }
+
+    /// Sets the number of the database. Default: 0, the only one of a cluster.
+    #[must_use]
+    pub fn db(self, db: u32) -> Self {
+        self.set(&DB.about, db.to_string())
+    }
+
+    /// Sets what all keys and channels begin with. Default: `tidelock:`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        self.set(&PREFIX.about, prefix)
+    }
+
+    /// Sets how many replicas must confirm a grant before anybody relies on it. Default: 0.
+    #[must_use]
+    pub fn replicas(self, replicas: u32) -> Self {
+        self.set(&REPLICAS.about, replicas.to_string())
+    }
+
+    /// Sets how long the replicas may take. Default: 500 milliseconds.
     ///
-    /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
-    pub fn from_url(url: &str) -> Result<Self> {
-        Self::from_parts(Url::parse(url)?)
+    /// After this time, the grant is given back, with an error.
+    #[must_use]
+    pub fn replicas_timeout(self, limit: Duration) -> Self {
+        self.set(&REPLICAS_TIMEOUT.about, limit.as_millis().to_string())
     }
 
-    /// Reads a URL that was taken apart.
-    pub(in crate::backends) fn from_parts(mut url: Url) -> Result<Self> {
-        let (scheme, kind) = url.scheme.split_once('+').unwrap_or((&url.scheme, ""));
-        let secure = scheme == "rediss";
-        let kind = kind.to_owned();
-        let tls = url.take_tls(secure, "redis:// does not use it: write rediss://")?;
-        let hosts = |url: &Url, port| -> Result<Vec<Host>> {
-            if url.hosts.is_empty() {
-                return Err(Error::invalid_url("the URL names no host: write redis://host:6379"));
-            }
-            Ok(url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect())
-        };
-        let (servers, db) = match &*kind {
-            "" => {
-                let mut hosts = hosts(&url, 6379)?;
-                if hosts.len() > 1 {
-                    return Err(Error::invalid_url(
-                        "redis:// takes one host: use redis+sentinel:// or redis+cluster:// for several",
-                    ));
-                }
-                (Place::One(hosts.remove(0)), url.path.clone())
-            }
-            "unix" if url.hosts.is_empty() && !url.path.is_empty() => {
-                (Place::Socket(format!("/{}", url.path)), String::new())
-            }
-            "unix" => {
-                return Err(Error::invalid_url(
-                    "write redis+unix:///path/of/the/socket, with ?db= if needed",
-                ));
-            }
-            "sentinel" => {
-                let (master, db) = url.path.split_once('/').unwrap_or((&url.path, ""));
-                if master.is_empty() {
-                    return Err(Error::invalid_url(
-                        "the URL does not name the master: write redis+sentinel://host,host/NAME",
-                    ));
-                }
-                (Place::Sentinel(hosts(&url, 26379)?, master.to_owned()), db.to_owned())
-            }
-            "cluster" => (Place::Cluster(hosts(&url, 6379)?), url.path.clone()),
-            _ => {
-                return Err(Error::invalid_url(
-                    "Redis is reached by redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster://",
-                ));
-            }
-        };
-        let db = match url.take("db").unwrap_or(db).as_str() {
-            "" => 0,
-            db => db.parse().ok().filter(|db| *db >= 0).ok_or_else(|| {
-                Error::invalid_url("the database in the URL is not a number: write redis://host/0")
-            })?,
-        };
-        if db != 0 && matches!(servers, Place::Cluster(_)) {
-            return Err(Error::invalid_url("a cluster has database 0 only: leave the number out"));
-        }
-        let config = Self {
-            servers,
-            login: Login { user: url.user.clone(), password: url.password.clone() },
-            sentinel_login: Login {
-                user: url.take("sentinel_user"),
-                password: url.take("sentinel_password"),
-            },
-            tls,
-            db,
-            prefix: url.take("prefix").unwrap_or_else(|| "tidelock:".to_owned()),
-            replicas: url.take_parsed("replicas", "a number of replicas")?.unwrap_or(0),
-            replicas_timeout: Duration::from_millis(
-                url.take_parsed("replicas_timeout_ms", "a number of milliseconds")?.unwrap_or(500),
-            ),
-            scripting: match url.take("scripting").as_deref() {
-                None | Some("on") => Scripting::Any,
-                Some("scripts") => Scripting::Scripts,
-                Some("functions") => Scripting::Functions,
-                Some("off") => Scripting::Off,
-                Some(_) => {
-                    return Err(Error::invalid_url(
-                        "the URL's option scripting has to be on, scripts, functions or off",
-                    ));
-                }
-            },
-            eviction_allowed: match url.take("eviction").as_deref() {
-                None | Some("refuse") => false,
-                Some("allow") => true,
-                Some(_) => {
-                    return Err(Error::invalid_url("the URL's option eviction has to be refuse or allow"));
-                }
-            },
-        };
-        if config.prefix.contains(['{', '}']) || config.prefix.chars().any(char::is_control) {
-            return Err(Error::invalid_url(
-                "the prefix may not have braces or control characters: use another",
-            ));
-        }
-        url.finish(OPTIONS)?;
-        Ok(config)
+    /// Sets how a change is made atomic. Default: [`Scripting::Any`].
+    #[must_use]
+    pub fn scripting(self, scripting: Scripting) -> Self {
+        self.set(&SCRIPTING.about, scripting.as_str())
     }
 
-    /// Whether the server can be one of several that vote.
-    pub(in crate::backends) fn can_vote(&self) -> bool {
-        matches!(self.servers, Place::One(_)) && self.replicas == 0 && self.scripting != Scripting::Off
+    /// Sets whether to use a server that may drop locks when memory is short. Default: no.
+    #[must_use]
+    pub fn allow_eviction(self, allow: bool) -> Self {
+        self.set(&EVICTION.about, if allow { "allow" } else { "refuse" })
     }
 
-    /// The library of functions that `scripting=functions` calls, for an administrator to load with
-    /// `FUNCTION LOAD REPLACE`.
+    /// Sets the user at the Sentinels; [`user`](Self::user) is for the master. Default: none.
+    #[must_use]
+    pub fn sentinel_user(self, user: impl Into<String>) -> Self {
+        self.set(&SENTINEL_USER.about, user)
+    }
+
+    /// Sets the password at the Sentinels; [`password`](Self::password) is for the master. Default: none.
+    #[must_use]
+    pub fn sentinel_password(self, password: impl Into<String>) -> Self {
+        self.set(&SENTINEL_PASSWORD.about, password)
+    }
+
+    /// Returns the library of functions that [`Scripting::Functions`] calls.
+    ///
+    /// An administrator loads it with `FUNCTION LOAD REPLACE`.
     pub fn function_library() -> String {
-        super::scripts::library()
+        super::scripts::LOCKS.text()
     }
 
-    /// A client for one server of this installation.
-    pub(super) fn client(&self, host: &Host) -> Result<Client, redis::RedisError> {
-        self.client_at(address(host, self.tls.is_some()), &self.login, self.db)
-    }
-
-    /// A client for the server behind a socket.
-    pub(super) fn client_of_socket(&self, path: &str) -> Result<Client, redis::RedisError> {
-        self.client_at(ConnectionAddr::Unix(path.into()), &self.login, self.db)
-    }
-
-    /// A client for a Sentinel.
-    pub(super) fn client_of_sentinel(&self, host: &Host) -> Result<Client, redis::RedisError> {
-        self.client_at(address(host, self.tls.is_some()), &self.sentinel_login, 0)
-    }
-
-    fn client_at(
-        &self,
-        address: ConnectionAddr,
-        login: &Login,
-        db: i64,
-    ) -> Result<Client, redis::RedisError> {
-        let mut settings = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("tidelock", env!("CARGO_PKG_VERSION"))
-            .set_db(db);
-        if let Some(user) = &login.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &login.password {
-            settings = settings.set_password(password);
-        }
-        let info: ConnectionInfo =
-            address.into_connection_info()?.set_redis_settings(settings).set_tcp_settings(tcp());
-        match &self.tls {
-            None => Client::open(info),
-            Some(tls) => {
-                // Without one the driver could not encrypt; one that the program chose stays.
-                let _ = rustls::crypto::ring::default_provider().install_default();
-                let client_tls = tls.client.clone();
-                let client_tls =
-                    client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
-                Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: tls.ca.clone() })
-            }
-        }
-    }
-}
-
-fn address((host, port): &Host, secure: bool) -> ConnectionAddr {
-    if secure {
-        ConnectionAddr::TcpTls { host: host.clone(), port: *port, insecure: false, tls_params: None }
-    } else {
-        ConnectionAddr::Tcp(host.clone(), *port)
-    }
-}
-
-/// A peer that vanished without a word is noticed within seconds.
-fn tcp() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(Duration::from_secs(5));
-    settings
-}
-
-impl fmt::Debug for RedisConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedisConfig({:?}, prefix {:?})", self.servers, self.prefix)
+    /// Returns the library of functions that stock calls with [`Scripting::Functions`].
+    #[cfg(feature = "stock")]
+    pub fn stock_function_library() -> String {
+        super::scripts::STOCK.text()
     }
 }
 
@@ -255,40 +142,39 @@ impl fmt::Debug for RedisConfig {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_read_with_their_options() {
-        let one = RedisConfig::from_url("redis://me:secret@host/2?prefix=x:&replicas=1").unwrap();
-        assert_eq!((&one.servers, one.db, one.replicas), (&Place::One(("host".into(), 6379)), 2, 1));
-        assert!(!format!("{one:?}").contains("secret"));
-        let socket = RedisConfig::from_url("redis+unix:///run/redis.sock?db=1").unwrap();
-        assert_eq!((socket.servers, socket.db), (Place::Socket("/run/redis.sock".into()), 1));
-        let sentinel = RedisConfig::from_url("redis+sentinel://a,b:1/main/3").unwrap();
-        let hosts = vec![("a".into(), 26379), ("b".into(), 1)];
-        assert_eq!((sentinel.servers, sentinel.db), (Place::Sentinel(hosts, "main".into()), 3));
-        let cluster = RedisConfig::from_url("rediss+cluster://a,b?scripting=functions").unwrap();
-        assert!(cluster.tls.is_some() && cluster.scripting == Scripting::Functions);
+    fn same(typed: RedisConfig, url: &str) {
+        assert_eq!(typed.url.parts(), RedisConfig::from_url(url).unwrap().url.parts(), "{url}");
+        typed.settings().unwrap();
     }
 
     #[test]
-    fn wrong_urls_get_one_clear_sentence_without_secrets() {
-        for bad in [
-            "redis://",
-            "redis://a,b",
-            "redis://:secret@h/x",
-            "redis://h?ca=/nonexistent",
-            "rediss://h?ca=/nonexistent",
-            "rediss://h?cert=/dev/null",
-            "redis+sentinel://a,b",
-            "redis+cluster://a/1",
-            "redis+unix://host/path",
-            "redis+other://h",
-            "redis://:secret@h?replicas=many",
-            "redis://h?scripting=maybe",
-            "redis://h?prefix=a{b",
-            "redis://h?nonsense",
+    fn a_typed_config_says_what_a_url_would_say() {
+        let one = RedisConfig::new("a:7").password("s@/?").db(2).prefix("x:").scripting(Scripting::Scripts);
+        let one = one.replicas(1).replicas_timeout(Duration::from_secs(1)).allow_eviction(true).tls(true);
+        same(
+            one,
+            "rediss://:s%40%2F%3F@a:7?db=2&prefix=x:&scripting=scripts&replicas=1&replicas_timeout_ms=1000&eviction=allow",
+        );
+        same(RedisConfig::unix("/run/redis.sock").db(1), "redis+unix:///run/redis.sock?db=1");
+        let sentinel = RedisConfig::sentinel(["a", "b:1"], "main").sentinel_user("s").sentinel_password("p");
+        same(sentinel.user("me"), "redis+sentinel://me@a,b:1/main?sentinel_user=s&sentinel_password=p");
+        same(RedisConfig::cluster(["a", "b"]).tls(true), "rediss+cluster://a,b");
+    }
+
+    #[test]
+    fn mistakes_are_reported_when_the_config_is_used() {
+        for mistaken in [
+            RedisConfig::new("a b"),
+            RedisConfig::cluster([""; 0]),
+            RedisConfig::cluster(["a"]).db(1),
+            RedisConfig::new("a").prefix("{"),
+            RedisConfig::unix("relative"),
+            RedisConfig::unix("/run/x").tls(true),
+            RedisConfig::new("a").ca_file("/nonexistent"),
         ] {
-            let error = RedisConfig::from_url(bad).unwrap_err();
-            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+            let mistaken = mistaken.password("secret");
+            let failure = mistaken.settings().err().unwrap_or_else(|| panic!("{mistaken:?} is fine"));
+            assert!(!format!("{failure} {mistaken:?}").contains("secret"), "{failure}");
         }
     }
 }

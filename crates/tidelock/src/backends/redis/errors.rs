@@ -1,11 +1,20 @@
 //! What may be concluded from an error of the driver.
 
+use std::{error::Error, io, sync::Arc};
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use crate::backend::Failure;
+use crate::{
+    backend::Failure,
+    backends::shared::failures::{before_asking, one_line},
+};
 
 /// An error that came in answer to a command, or instead of one.
 pub(super) fn classify(error: &RedisError) -> Failure {
+    conclude(error).caused_by(error.clone())
+}
+
+fn conclude(error: &RedisError) -> Failure {
     let text = describe(error);
     match error.kind() {
         ErrorKind::Server(kind) => match kind {
@@ -24,11 +33,11 @@ pub(super) fn classify(error: &RedisError) -> Failure {
             _ => by_code(error.code().unwrap_or_default(), text),
         },
         ErrorKind::AuthenticationFailed => {
-            Failure::denied(format!("{text}: mend user and password in the URL"))
+            Failure::denied(format!("{text}: correct the user and password in the URL"))
         }
         ErrorKind::Extension => by_code(error.code().unwrap_or_default(), text),
         ErrorKind::Io if error.is_connection_refusal() => {
-            Failure::unreachable(format!("{text}: start the server, or mend host and port in the URL"))
+            Failure::unreachable(format!("{text}: start the server, or correct the host and port in the URL"))
         }
         ErrorKind::Io => Failure::unknown(text),
         ErrorKind::RESP3NotSupported => {
@@ -39,27 +48,42 @@ pub(super) fn classify(error: &RedisError) -> Failure {
     }
 }
 
-/// Whether the server does not know a script or function.
-pub(super) fn is_unknown(error: &RedisError) -> bool {
+/// Whether the server does not have a script or function.
+pub(super) fn is_missing(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
         || error.detail().is_some_and(|detail| detail.starts_with("Function not found"))
 }
 
 /// An error while connecting: no command was sent.
 pub(super) fn classify_connecting(error: &RedisError) -> Failure {
-    let failure = classify(error);
-    match failure.kind {
-        crate::backend::FailureKind::Unknown => Failure::unreachable(failure.reason),
-        _ => failure,
+    // Trying again does not help, and a patient client would try forever.
+    if is_certificate(error) {
+        return Failure::denied(format!(
+            "{}: correct the server's certificate, or ca, cert and key in the URL",
+            describe(error)
+        ))
+        .caused_by(error.clone());
     }
+    before_asking(classify(error))
+}
+
+/// Whether a certificate was refused, by this client or by the server.
+fn is_certificate(error: &RedisError) -> bool {
+    // The driver keeps the cause behind an `Arc`, which hides its type from the chain of sources.
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let io = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    let tls = io.and_then(io::Error::get_ref).and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_)))
 }
 
 fn by_code(code: &str, text: String) -> Failure {
     match code {
         "OOM" => Failure::unreachable(format!("{text}: raise maxmemory or free some")),
-        "MISCONF" => Failure::unreachable(format!("{text}: mend its persistence")),
+        "MISCONF" => Failure::unreachable(format!("{text}: fix its persistence")),
         "NOREPLICAS" | "BUSY" | "UNKILLABLE" => Failure::unreachable(text),
-        "WRONGPASS" | "NOAUTH" => Failure::denied(format!("{text}: mend user and password in the URL")),
+        "WRONGPASS" | "NOAUTH" => {
+            Failure::denied(format!("{text}: correct the user and password in the URL"))
+        }
         "WRONGTYPE" => Failure::denied(format!(
             "{text}: something else is kept under the key of this lock; use another ?prefix= in the URL"
         )),
@@ -90,5 +114,5 @@ fn describe(error: &RedisError) -> String {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         _ => error.to_string(),
     };
-    text.lines().next().unwrap_or_default().chars().take(200).collect()
+    one_line(&text)
 }

@@ -1,12 +1,19 @@
 //! Whether a server is fit for locks: asked of each one when it is connected.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
+
+use redis::{Value, aio::MultiplexedConnection};
 
 use crate::{DEFAULT_TTL, backend::Failure};
 
+/// No server's clock is right that says less, in microseconds: the year 2020. A board without a battery starts in 1970.
+const EARLIEST: u64 = 1_577_836_800_000_000;
+/// Nor one that says more: the year 2200. Epochs are times, and end in 2255.
+const LATEST: u64 = 7_258_118_400_000_000;
+
 /// What a server says about itself, as far as locks depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fitness {
+pub(crate) struct Fitness {
     /// Changes with every start of the server.
     pub(super) run: String,
     pub(super) uptime: Duration,
@@ -53,6 +60,13 @@ impl Fitness {
 
     /// Refuses a server that would give locks away.
     pub(super) fn check(&self, eviction_allowed: bool) -> Result<(), Failure> {
+        if let Some(time) = self.time.filter(|time| !(EARLIEST..LATEST).contains(time)) {
+            // Not for good: a time service sets it right a little later.
+            return Err(Failure::unreachable(format!(
+                "its clock is wrong: it says that {} s have passed since 1970, which is not between the years 2020 and 2200; set the clock of its machine (chronyd, ntpd)",
+                time / 1_000_000
+            )));
+        }
         if self.evicts() && self.bounded && !eviction_allowed {
             return Err(Failure::denied(format!(
                 "its maxmemory-policy is {:?}, so it may drop locks that are held when memory is short: set maxmemory-policy noeviction, or accept it with ?eviction=allow in the URL",
@@ -66,7 +80,7 @@ impl Fitness {
         !self.policy.is_empty() && self.policy != "noeviction"
     }
 
-    /// What does not forbid its use and should be mended.
+    /// Problems that do not forbid its use.
     pub(super) fn concerns(&self) -> Vec<String> {
         let mut concerns = Vec::new();
         if self.silent {
@@ -96,12 +110,40 @@ impl Fitness {
     }
 }
 
+/// Whether a server confirms nothing before it is on the disk. One that does not tell counts as one that does not.
+pub(super) async fn syncs_all(connection: &mut MultiplexedConnection) -> bool {
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg("appendfsync");
+    let told: Result<HashMap<String, String>, _> = ask.query_async(connection).await;
+    told.is_ok_and(|told| told.values().any(|policy| policy == "always"))
+}
+
+/// What `TIME` answers, in microseconds.
+pub(super) fn time_of(answer: &Value) -> Option<u64> {
+    let (seconds, micros): (u64, u64) = redis::from_redis_value(answer.clone()).ok()?;
+    seconds.checked_mul(1_000_000)?.checked_add(micros)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_may_drop_locks_is_refused_with_the_mend() {
+    fn a_server_whose_clock_is_absurd_is_refused_by_name() {
+        for (micros, is_absurd) in
+            [(0, true), (999_999_999_000_000, true), (1_700_000_000_000_000, false), (u64::MAX, true)]
+        {
+            let fitness = Fitness { time: Some(micros), ..Fitness::default() };
+            let checked = fitness.check(false);
+            assert_eq!(checked.is_err(), is_absurd, "{micros}");
+            if let Err(failure) = checked {
+                assert!(failure.reason.contains("its clock is wrong"), "{failure}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_may_drop_locks_is_refused_with_the_fix() {
         let info = |maxmemory, policy| {
             format!(
                 "run_id:abc\r\nuptime_in_seconds:7\r\nrole:master\r\naof_enabled:1\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n"

@@ -1,8 +1,21 @@
 //! The scripts: one for each verb, the same text for `EVALSHA` and for a library of functions.
+//!
+//! The files name what `layout.rs` has, and the server gets numbers and letters:
+//!
+//! | in a file | on the server | what |
+//! |---|---|---|
+//! | `sub(head, @claim.epoch)` | `sub(head, 83, 98)` | the field of a record |
+//! | `sub(line, @claim.epoch(at))` | `sub(line, at + 82, at + 97)` | the same in a record that begins at `at` |
+//! | `@claim.epoch.begin`, `.before`, `.after` | `83`, `82`, `99` | its first byte, the byte before it, the byte after it |
+//! | `@claim.epoch.width`, `.format` | `16`, `%016d` | its width, and how it is written |
+//! | `@claim.epoch..held_since.width` | `32` | several fields |
+//! | `'@form.single'`, `@form.single.byte` | `'S'`, `83` | a code |
 
 use std::{sync::LazyLock, time::Duration};
 
 use redis::Script;
+
+use super::layout;
 
 const LINE: &str = include_str!("scripts/line.lua");
 
@@ -16,66 +29,96 @@ const MARK: &str = "--@line\n";
 const QUEUE_MARK: &str = "--@queue\n";
 
 /// What the scripts of stock share, and where it goes.
-const STOCK: &str = include_str!("scripts/stock.lua");
+const SEGMENT: &str = include_str!("scripts/stock.lua");
 const STOCK_MARK: &str = "--@stock\n";
+
+/// A library of functions on a server. Locks and stock have one each: a change of one does not make administrators
+/// load the other again.
+#[derive(Debug)]
+pub(super) struct Library {
+    name: &'static str,
+    verbs: &'static [&'static Verb],
+    version: LazyLock<String>,
+    /// How an administrator prints it.
+    pub(super) print: &'static str,
+}
 
 /// A verb's script.
 #[derive(Debug)]
 pub(super) struct Verb {
     name: &'static str,
-    body: &'static str,
+    /// With the rules that it needs, and values in the place of names. Put together once: every connection needs it.
+    body: LazyLock<String>,
     script: LazyLock<Script>,
     function: LazyLock<String>,
 }
 
-macro_rules! verb {
-    ($static:ident, $name:literal) => {
-        pub(super) static $static: Verb = Verb {
-            name: $name,
-            body: include_str!(concat!("scripts/", $name, ".lua")),
-            script: LazyLock::new(|| Script::new(&text(include_str!(concat!("scripts/", $name, ".lua"))))),
-            function: LazyLock::new(|| $static.function_of(&VERSION)),
+macro_rules! library {
+    ($library:ident, $prefix:literal, $print:literal: $($static:ident $name:literal,)*) => {
+        pub(super) static $library: Library = Library {
+            name: $prefix,
+            verbs: &[$(&$static,)*],
+            version: LazyLock::new(|| Script::new(&$library.body("")).get_hash()[..8].to_owned()),
+            print: $print,
         };
+
+        $(pub(super) static $static: Verb = Verb {
+            name: $name,
+            body: LazyLock::new(|| with_rules(include_str!(concat!("scripts/", $name, ".lua")))),
+            script: LazyLock::new(|| Script::new(&$static.text())),
+            function: LazyLock::new(|| $static.function_of(&$library.version)),
+        };)*
     };
 }
 
-verb!(ENTER, "enter");
-verb!(RENEW, "renew");
-verb!(LEAVE, "leave");
-verb!(LOOK, "look");
-verb!(RAISE, "raise");
-verb!(STOCK_TAKE, "stock_take");
-verb!(STOCK_TAKES, "stock_takes");
-verb!(STOCK_END, "stock_end");
-verb!(STOCK_LEND, "stock_lend");
-verb!(STOCK_BRING, "stock_bring");
-verb!(STOCK_SETTLE, "stock_settle");
-verb!(STOCK_LOOK, "stock_look");
-verb!(STOCK_FILL, "stock_fill");
-verb!(STOCK_CLOSE, "stock_close");
-verb!(STOCK_PLAN, "stock_plan");
+library! { LOCKS, "tidelock", "tidelock schema --print redis":
+    ENTER "enter",
+    RENEW "renew",
+    LEAVE "leave",
+    LOOK "look",
+    RAISE "raise",
+}
 
-static VERBS: [&Verb; 15] = [
-    &ENTER,
-    &RENEW,
-    &LEAVE,
-    &LOOK,
-    &RAISE,
-    &STOCK_TAKE,
-    &STOCK_TAKES,
-    &STOCK_END,
-    &STOCK_LEND,
-    &STOCK_BRING,
-    &STOCK_SETTLE,
-    &STOCK_LOOK,
-    &STOCK_FILL,
-    &STOCK_CLOSE,
-    &STOCK_PLAN,
-];
+#[cfg(feature = "stock")]
+library! { STOCK, "tidelock_stock", "tidelock schema --print redis --stock":
+    STOCK_TAKE "stock_take",
+    STOCK_TAKES "stock_takes",
+    STOCK_END "stock_end",
+    STOCK_LEND "stock_lend",
+    STOCK_BRING "stock_bring",
+    STOCK_SETTLE "stock_settle",
+    STOCK_LOOK "stock_look",
+    STOCK_FILL "stock_fill",
+    STOCK_CLOSE "stock_close",
+    STOCK_PLAN "stock_plan",
+}
 
-/// Changes with every change of the rules, so that clients of several versions do not call each
-/// other's functions.
-static VERSION: LazyLock<String> = LazyLock::new(|| Script::new(&body("")).get_hash()[..8].to_owned());
+impl Library {
+    /// The text that a server loads.
+    pub(super) fn text(&self) -> String {
+        format!("#!lua name={}\n{}", self.name(), self.body(&self.version))
+    }
+
+    /// Its name, which changes with its code, so that clients of several versions do not call each other's functions.
+    pub(super) fn name(&self) -> String {
+        format!("{}_{}", self.name, *self.version)
+    }
+
+    /// Whether a function has one of its names.
+    pub(super) fn has_function(&self, name: &str) -> bool {
+        self.verbs.iter().any(|verb| verb.function() == name)
+    }
+
+    fn body(&self, version: &str) -> String {
+        let mut text = String::new();
+        for verb in self.verbs {
+            // The rules are in each of them: nothing can be called while a library is loaded.
+            let (name, body) = (verb.function_of(version), &*verb.body);
+            text.push_str(&format!("redis.register_function('{name}', function(keys, args)\n{body}end)\n"));
+        }
+        text
+    }
+}
 
 impl Verb {
     /// The name under which a server knows the script.
@@ -85,7 +128,7 @@ impl Verb {
 
     /// All of it, for a server that does not know it.
     pub(super) fn text(&self) -> String {
-        text(self.body)
+        format!("local keys, args = KEYS, ARGV\n{}", *self.body)
     }
 
     /// Its name in the library of functions.
@@ -98,30 +141,94 @@ impl Verb {
     }
 }
 
-/// The text of a script. What nearly always suffices comes first, so that the rules of longer lines
-/// are not even set up.
-fn text(body: &str) -> String {
-    format!("local keys, args = KEYS, ARGV\n{}", with_rules(body))
-}
-
+/// A script with what it includes. What nearly always suffices comes first, so that the rules of longer lines are not even
+/// set up.
 fn with_rules(body: &str) -> String {
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };
-    let first = first.replace(QUEUE_MARK, QUEUE).replace(STOCK_MARK, STOCK);
-    format!("local REMEMBER = {}\n{first}{line}{rest}", REMEMBER.as_millis())
+    let first = first.replace(QUEUE_MARK, QUEUE).replace(STOCK_MARK, SEGMENT);
+    let text = format!("local REMEMBER = {}\n{first}{line}{rest}", REMEMBER.as_millis());
+    // What is not known must not reach a server: inside quotes it would be written as it stands.
+    named(&text).unwrap_or_else(|name| panic!("a script names {name}, which layout.rs does not have"))
 }
 
-/// The library of functions.
-pub(super) fn library() -> String {
-    format!("#!lua name=tidelock_{}\n{}", *VERSION, body(&VERSION))
-}
-
-fn body(version: &str) -> String {
-    let mut text = String::new();
-    for verb in VERBS {
-        // The rules are in each of them: nothing can be called while a library is loaded.
-        let (name, body) = (verb.function_of(version), with_rules(verb.body));
-        text.push_str(&format!("redis.register_function('{name}', function(keys, args)\n{body}end)\n"));
+/// The text with values in the place of names; the name that stands for nothing, if there is one.
+fn named(text: &str) -> Result<String, String> {
+    let is_word = |c: char| c.is_ascii_lowercase() || c == '_';
+    let mut done = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('@') {
+        done.push_str(before);
+        let end = after.find(|c: char| !is_word(c) && c != '.').unwrap_or(after.len());
+        let (path, after) = after.split_at(end);
+        // A pattern may go on with a bracket, too.
+        let base = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        let base = base.filter(|(base, _)| !base.is_empty() && base.chars().all(is_word));
+        let value = layout::value_of(path, base.map(|(base, _)| base));
+        done.push_str(&value.ok_or_else(|| format!("@{path}"))?);
+        rest = base.map_or(after, |(_, after)| after);
     }
-    text
+    done.push_str(rest);
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_the_layout_does_not_have_is_an_error() {
+        assert_eq!(
+            named("sub(head, @claim.epoch(at)) == '@form.idle'"),
+            Ok("sub(head, at + 82, at + 97) == 'I'".into())
+        );
+        assert_eq!(named("'^@form.older(%d+),'"), Ok("'^L(%d+),'".into()));
+        for (text, name) in
+            [("sub(head, @claim.epochs)", "@claim.epochs"), ("'@form.lost'", "@form.lost"), ("a @ b", "@")]
+        {
+            assert_eq!(named(text), Err(name.into()));
+        }
+    }
+
+    /// Servers know a script by its hash, and clients of several versions share what a server has loaded.
+    #[test]
+    fn the_text_that_is_sent_is_that_of_the_release_before() {
+        let hashes = [
+            (&ENTER, "fc56ea554e82561383b3c23151e2297f70989a36"),
+            (&RENEW, "0d4b160b58da3c2423cb58090333ca75be620c30"),
+            (&LEAVE, "52fe42808cc3052d416fdacf32557da4bfe55655"),
+            (&LOOK, "124a63f853b9a627953c5adfb5ab5c153644bf61"),
+            (&RAISE, "4a09a75f223cee754440fa457685e2a16cf9b34e"),
+        ];
+        for (verb, hash) in hashes {
+            assert_eq!(
+                verb.hash(),
+                hash,
+                "{}.lua, or what it includes, sends another text. If that is meant, write the new hash here; if a record changes, see CONTRIBUTING.md, \"Change a record in Redis\"",
+                verb.name
+            );
+        }
+    }
+
+    #[test]
+    fn all_names_in_all_scripts_are_known() {
+        for library in [
+            &LOCKS,
+            #[cfg(feature = "stock")]
+            &STOCK,
+        ] {
+            for verb in library.verbs {
+                assert!(!verb.text().contains('@'), "{}", verb.name);
+            }
+            assert!(!library.text().contains('@'));
+        }
+    }
+
+    /// A change of stock must not change what administrators loaded for locks.
+    #[cfg(feature = "stock")]
+    #[test]
+    fn locks_and_stock_have_libraries_of_their_own() {
+        assert!(!LOCKS.text().contains("stock") && LOCKS.name() != STOCK.name());
+        assert!(STOCK.verbs.iter().all(|verb| !LOCKS.has_function(verb.function())));
+    }
 }

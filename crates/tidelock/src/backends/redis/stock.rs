@@ -1,32 +1,33 @@
-//! Stock in Redis: a hash for each segment, in a slot of its own, and one script for each step. Plain takes from one
-//! segment go together while a call is under way.
+//! Stock in Redis: a hash and an agenda for each segment, in a slot of its own, and one script for each step. Plain takes
+//! from one segment go together while a call is under way.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
-use tokio::sync::mpsc::unbounded_channel;
 
 use super::{
     RedisConfig,
     codec::{Text, text},
-    config::Scripting,
-    errors::{classify, is_unknown},
-    link::{Common, Link},
+    commands::name_of,
+    errors::classify,
+    link::{Common, Form, Link},
     scripts::{
-        STOCK_BRING, STOCK_CLOSE, STOCK_END, STOCK_FILL, STOCK_LEND, STOCK_LOOK, STOCK_PLAN, STOCK_SETTLE,
-        STOCK_TAKE, STOCK_TAKES, Verb,
+        STOCK, STOCK_BRING, STOCK_CLOSE, STOCK_END, STOCK_FILL, STOCK_LEND, STOCK_LOOK, STOCK_PLAN,
+        STOCK_SETTLE, STOCK_TAKE, STOCK_TAKES, Verb,
     },
-    servers::{Form, Servers},
-    store::{RedisStore, name_of},
+    settings::Scripting,
+    store::RedisStore,
+    wake::Wake,
 };
 use crate::{
     backend::{Call, ClientId, Failure},
-    name::Name,
+    backends::shared::{failures::in_doubt, mutex::lock},
+    model::name::Name,
     stock::{
         Answer, End, SegmentId, Standing, Step, StockStore, micros, reply,
         together::{OrderStep, Together},
@@ -36,12 +37,33 @@ use crate::{
 /// How many segments a client remembers that it took from.
 const SEGMENTS: usize = 1_024;
 
+/// How often a step is asked for again while half of its segment is at another member, and the pause before each.
+const HALVES: usize = 100;
+const BETWEEN_HALVES: Duration = Duration::from_millis(20);
+
 /// A client of Redis that keeps stock there.
+///
+/// [`Stocks::connect`](crate::stock::Stocks::connect) is the usual way to use it. To wrap it or to mix stores, connect
+/// it yourself:
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use tidelock::{
+///     backends::redis::{RedisConfig, RedisStock},
+///     stock::Stocks,
+/// };
+///
+/// # async fn connect() -> tidelock::Result<()> {
+/// let store = RedisStock::connect(RedisConfig::from_url("redis://127.0.0.1:6379")?).await?;
+/// let stocks = Stocks::with_stores(vec![Arc::new(store)])?;
+/// # drop(stocks);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct RedisStock {
     store: Arc<RedisStore>,
-    /// Of each segment by itself: another one may be on a server that is away.
-    takes: Mutex<HashMap<SegmentId, Together>>,
+    /// Of each segment and sale apart: another segment may be on a server that is away.
+    takes: Mutex<HashMap<(SegmentId, u64), Together>>,
 }
 
 impl RedisStock {
@@ -52,20 +74,19 @@ impl RedisStock {
     /// [`Denied`](crate::backend::FailureKind::Denied) by one that refuses the login or may drop keys, and with
     /// `scripting=off`.
     pub async fn connect(config: RedisConfig) -> Result<Self, Failure> {
+        let config = config.settings()?;
         if config.scripting == Scripting::Off {
             return Err(Failure::denied(
                 "stock needs scripts or functions, and the URL says scripting=off: use scripting=functions",
             ));
         }
-        // Stock hears nothing unasked.
-        let (heard, _) = unbounded_channel();
-        let config = Arc::new(config);
-        let common = Arc::new(Common::new(&config, ClientId::random(), heard));
-        let servers = Servers::new(&config, &common)?;
-        for link in servers.all().await? {
-            link.connection().await?;
+        // Stock is told nothing unasked.
+        let (tell, _) = Wake::new();
+        let common = Common::new(&config, &STOCK, ClientId::random(), tell);
+        let store = Arc::new(RedisStore::new(config, common)?);
+        for server in store.link.all().await? {
+            server.connection().await?;
         }
-        let store = Arc::new(RedisStore { config, common, servers });
         Ok(Self { store, takes: Mutex::default() })
     }
 
@@ -74,9 +95,10 @@ impl RedisStock {
     }
 
     /// The takes from a segment that may go together.
-    fn takes_from(&self, segment: &SegmentId) -> Together {
-        let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(together) = takes.get(segment) {
+    fn takes_from(&self, segment: &SegmentId, sale: u64) -> Together {
+        let mut takes = lock(&self.takes);
+        let place = (segment.clone(), sale);
+        if let Some(together) = takes.get(&place) {
             return together.clone();
         }
         if takes.len() >= SEGMENTS {
@@ -84,7 +106,7 @@ impl RedisStock {
         }
         let (store, key) = (Arc::clone(&self.store), self.key(segment));
         let together = Together::new(move |steps| take_together(&store, &key, steps));
-        takes.insert(segment.clone(), together.clone());
+        takes.insert(place, together.clone());
         together
     }
 }
@@ -100,32 +122,26 @@ fn call<T: Send + 'static>(
     let store = Arc::clone(store);
     let make = move |form: Form<'_>, key: &str| {
         let mut command = name_of(verb, form);
-        // Elsewhere a script may use keys that it works out itself.
-        command.arg(if form.all_keys { 2 } else { 1 }).arg(key);
-        if form.all_keys {
-            command.arg(Text(format_args!("{key}:a")));
-        }
+        // The agenda is not named: in a slot that is being moved a command that names two keys waits until both are in one
+        // place, and most steps need only the segment. Scripts ask whether it is there before they write.
+        command.arg(1).arg(key);
         args(&mut command);
         command
     };
-    let Some((link, live)) = store.at_hand() else {
-        return Call::later(async move { ask(&store, verb, &key, &make, read).await });
-    };
-    let command = make(Form::plain(&link), &key);
     Call::later(async move {
-        match link.ask_live(live, &command).await {
-            Ok(answer) => read(&answer),
-            Err(error) if is_unknown(&error) => Box::pin(ask(&store, verb, &key, &make, read)).await,
-            Err(error) => Err(named(&link, &classify(&error))),
+        match store.ask_at_hand(|form| make(form, &key)).await {
+            Some(Ok(answer)) if !is_half(&answer) => read(&answer),
+            Some(Err(failure)) => Err(named(&store.link, failure)),
+            _ => Box::pin(ask(&store, verb, &key, &make, read)).await,
         }
     })
 }
 
 fn take(store: &Arc<RedisStore>, key: &str, step: &OrderStep) -> Call<Answer> {
     debug_assert_eq!(step.how, "t", "only takes go together");
-    let OrderStep { fence, ref order, n, hold, brings, .. } = *step;
+    let OrderStep { sale, fence, ref order, n, hold, brings, .. } = *step;
     let step = Step::Take { fence, order: Arc::clone(order), n, hold, brings };
-    call(store, &STOCK_TAKE, key.to_owned(), move |command| add_arguments(command, &step), answer)
+    call(store, &STOCK_TAKE, key.to_owned(), move |command| add_arguments(command, sale, &step), answer)
 }
 
 /// Takes for several orders. What is not as simple as that is asked for alone.
@@ -138,6 +154,8 @@ fn take_together(store: &Arc<RedisStore>, key: &str, steps: &[OrderStep]) -> Cal
     let args = {
         let steps = Arc::clone(&steps);
         move |command: &mut Cmd| {
+            // All of them are of one sale.
+            command.arg(Text(format_args!("{:016x}", steps[0].sale)));
             for step in &*steps {
                 command.arg(step.fence).arg(Text(format_args!("o{}", step.order))).arg(step.n);
             }
@@ -157,8 +175,12 @@ fn take_together(store: &Arc<RedisStore>, key: &str, steps: &[OrderStep]) -> Cal
     })
 }
 
-fn named(link: &Link, failure: &Failure) -> Failure {
-    Failure { reason: format!("{}: {}", link.address(), failure.reason).into(), kind: failure.kind }
+/// Says which server it was, where there is one.
+fn named(link: &Link, failure: Failure) -> Failure {
+    match link {
+        Link::One(server) => server.named(failure),
+        _ => failure,
+    }
 }
 
 async fn ask<T>(
@@ -169,11 +191,38 @@ async fn ask<T>(
     read: fn(&Value) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let before = store.connection_to(key).await;
-    let answer = store.ask(verb, key, &|form| make(form, key)).await?;
+    let mut answer = store.ask(verb, key, &|form| make(form, key)).await;
+    for _ in 0..HALVES {
+        if !is_moving(&answer) {
+            break;
+        }
+        // The other half follows in a moment.
+        tokio::time::sleep(BETWEEN_HALVES).await;
+        answer = store.ask(verb, key, &|form| make(form, key)).await;
+    }
+    if is_moving(&answer) {
+        return Err(Failure::unreachable(
+            "half of a segment is missing: its slot is being moved to another member, or its agenda was deleted",
+        ));
+    }
+    let answer = answer?;
     // Not confirmed means that it happened and may be forgotten: asked again, it says what it is.
     let confirmed = store.confirmed_by_replicas(key, before).await;
-    confirmed.map_err(|failure| Failure::unknown(failure.reason))?;
+    confirmed.map_err(in_doubt)?;
     read(&answer)
+}
+
+/// Whether a script found that the agenda of its segment is not there, and did nothing.
+fn is_half(answer: &Value) -> bool {
+    matches!(answer, Value::Array(values) if matches!(**values, [Value::Int(8), _]))
+}
+
+/// The same, or the member that it was at says so.
+fn is_moving(answer: &Result<Value, Failure>) -> bool {
+    match answer {
+        Ok(answer) => is_half(answer),
+        Err(failure) => failure.reason.contains("non local key"),
+    }
 }
 
 impl StockStore for RedisStock {
@@ -181,7 +230,7 @@ impl StockStore for RedisStock {
         "redis"
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         let (store, key) = (Arc::clone(&self.store), self.store.common.space.plan(item));
         Call::later(async move {
             let get = |_: Form<'_>| {
@@ -189,21 +238,19 @@ impl StockStore for RedisStock {
                 get.arg(&key);
                 get
             };
-            let answer = store.servers.ask(&key, &get).await?.map_err(|error| classify(&error))?;
+            let answer = store.link.ask(&key, &get).await?.map_err(|error| classify(&error))?;
             if answer == Value::Nil {
                 return Ok(None);
             }
-            let plan = text(&answer).and_then(|text| text.split_once('\n'));
-            let plan = plan.and_then(|(version, text)| Some((version.parse().ok()?, text.to_owned())));
-            plan.map(Some).ok_or_else(|| strange("a plan"))
+            text(&answer).map(|text| Some(text.to_owned())).ok_or_else(|| strange("a plan"))
         })
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
-        let text = text.to_owned();
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
+        let (before, text) = (before.unwrap_or_default().to_owned(), text.to_owned());
         let key = self.store.common.space.plan(item);
         let args = move |command: &mut Cmd| {
-            command.arg(version).arg(&text);
+            command.arg(&before).arg(&text);
             if let Some(keep) = keep {
                 command.arg(millis(keep));
             }
@@ -214,9 +261,9 @@ impl StockStore for RedisStock {
         })
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         if let Step::Take { n: 1.., hold: None, brings: None, .. } = step {
-            return self.takes_from(segment).apply(segment, step);
+            return self.takes_from(segment, sale).apply(segment, sale, step);
         }
         let verb = match step {
             Step::Fill { .. } => &STOCK_FILL,
@@ -229,17 +276,26 @@ impl StockStore for RedisStock {
             Step::Close { .. } => &STOCK_CLOSE,
         };
         let step = step.clone();
-        call(&self.store, verb, self.key(segment), move |command| add_arguments(command, &step), answer)
+        call(&self.store, verb, self.key(segment), move |command| add_arguments(command, sale, &step), answer)
     }
 }
 
-fn add_arguments(command: &mut Cmd, step: &Step) {
+fn add_arguments(command: &mut Cmd, sale: u64, step: &Step) {
     match step {
-        Step::Fill { sale, fence, n } => {
-            command.arg(Text(format_args!("{sale:016x}"))).arg(fence).arg(n);
+        // Both in one word: of a plain take they are one comparison.
+        Step::Take { fence, .. } | Step::End { fence, .. } => {
+            command.arg(Text(format_args!("{sale:016x} {fence}")));
         }
-        Step::Take { fence, order, n, hold, brings } => {
-            command.arg(fence).arg(Text(format_args!("o{order}"))).arg(n);
+        _ => {
+            command.arg(Text(format_args!("{sale:016x}")));
+        }
+    }
+    match step {
+        Step::Fill { fence, n } => {
+            command.arg(fence).arg(n);
+        }
+        Step::Take { order, n, hold, brings, .. } => {
+            command.arg(Text(format_args!("o{order}"))).arg(n);
             match hold {
                 Some(hold) => {
                     command.arg(micros(*hold));
@@ -253,13 +309,13 @@ fn add_arguments(command: &mut Cmd, step: &Step) {
                 command.arg(Text(transfer)).arg(n);
             }
         }
-        Step::End { fence, order, how } => {
+        Step::End { order, how, .. } => {
             let how = match how {
                 End::GiveBack => "g",
                 End::Confirm => "c",
                 End::Void => "v",
             };
-            command.arg(fence).arg(Text(format_args!("o{order}"))).arg(how);
+            command.arg(Text(format_args!("o{order}"))).arg(how);
         }
         Step::Lend { transfer, n, to } => {
             command.arg(Text(transfer)).arg(n).arg(to);

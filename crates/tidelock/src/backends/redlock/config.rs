@@ -1,77 +1,78 @@
-//! From a URL to servers and options.
+//! How to connect to several Redis servers that vote, for users.
 
-use std::{collections::HashSet, fmt, time::Duration};
+use std::time::Duration;
 
-use super::super::redis::RedisConfig;
-use crate::{
-    DEFAULT_TTL,
-    error::{Error, Result},
-    url::Url,
+use super::{
+    RedlockBackend,
+    settings::{LONGEST_TTL, RedlockSettings},
+};
+use crate::backends::{
+    redis::{
+        Scripting,
+        options::{DB, EVICTION, PREFIX, SCRIPTING},
+    },
+    shared::{typed::typed_config, url::Url},
 };
 
-/// More would cost more than they save; a set of servers is kept in a few bits.
-const MOST: usize = 15;
-
-/// How a client reaches the servers that vote.
-#[derive(Clone)]
-pub struct RedlockConfig {
-    pub(super) servers: Vec<RedisConfig>,
-    /// The longest lease that any client may ask for: for so long a server that was started has no vote.
-    pub(super) longest_ttl: Duration,
+typed_config! {
+    /// How a client reaches several Redis servers that vote.
+    ///
+    /// ```no_run
+    /// use tidelock::{Locks, backends::redlock::RedlockConfig};
+    ///
+    /// # async fn connect() -> tidelock::Result<()> {
+    /// let config = RedlockConfig::new(["one", "two", "three:6380"]).password("p@ss/word").tls(true);
+    /// let locks = Locks::connect_with(config).await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    RedlockConfig reads RedlockSettings for RedlockBackend of "redlock", such as "redlock://one,two,three,four,five:6380"
 }
 
 impl RedlockConfig {
-    /// Reads a URL such as `redlock://one,two,three,four,five:6380`.
-    ///
-    /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
-    pub fn from_url(url: &str) -> Result<Self> {
-        let mut url = Url::parse(url)?;
-        let scheme = match &*url.scheme {
-            "redlock" => "redis",
-            "redlocks" => "rediss",
-            _ => {
-                return Err(Error::invalid_url("servers that vote are reached by redlock:// or redlocks://"));
-            }
-        };
-        let hosts = std::mem::take(&mut url.hosts);
-        let different: HashSet<_> = hosts.iter().map(|(host, port)| (host, port.unwrap_or(6379))).collect();
-        if different.len() < hosts.len() {
-            return Err(Error::invalid_url("a server is named twice in the URL: each has one vote only"));
-        }
-        if hosts.len() < 3 {
-            return Err(Error::invalid_url(
-                "redlock:// needs at least three servers, so that one may fail: name them all, as in redlock://a,b,c, or use redis:// for one",
-            ));
-        }
-        if hosts.len() > MOST {
-            return Err(Error::invalid_url(format!(
-                "redlock:// takes at most {MOST} servers: five are plenty"
-            )));
-        }
-        let longest: Option<u64> = url.take_parsed("longest_ttl_ms", "a number of milliseconds above 0")?;
-        if longest == Some(0) {
-            return Err(Error::invalid_url("the URL's option longest_ttl_ms may not be 0: leave it out"));
-        }
-        scheme.clone_into(&mut url.scheme);
-        let of_host = |host| {
-            let mut url = url.clone();
-            url.hosts.push(host);
-            RedisConfig::from_parts(url)
-        };
-        let servers: Vec<_> = hosts.into_iter().map(of_host).collect::<Result<_>>()?;
-        if !servers.iter().all(RedisConfig::can_vote) {
-            return Err(Error::invalid_url(
-                "redlock:// asks single servers by scripts: leave out replicas= and scripting=off",
-            ));
-        }
-        Ok(Self { servers, longest_ttl: longest.map_or(2 * DEFAULT_TTL, Duration::from_millis) })
+    /// Creates a config for these servers, three to fifteen, each a host or `host:port`. The default port is
+    /// 6379.
+    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self { url: Url::of("redlock", hosts, RedlockSettings::OPTIONS) }
     }
-}
 
-impl fmt::Debug for RedlockConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RedlockConfig({:?})", self.servers)
+    /// Sets whether connections use TLS. Default: no.
+    #[must_use]
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.url.scheme = if tls { "redlocks" } else { "redlock" }.to_owned();
+        self
+    }
+
+    /// Sets the number of the database on all servers. Default: 0.
+    #[must_use]
+    pub fn db(self, db: u32) -> Self {
+        self.set(&DB.about, db.to_string())
+    }
+
+    /// Sets what all keys and channels begin with. Default: `tidelock:`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<String>) -> Self {
+        self.set(&PREFIX.about, prefix)
+    }
+
+    /// Sets how a change is made atomic: not by [`Scripting::Off`]. Default: [`Scripting::Any`].
+    #[must_use]
+    pub fn scripting(self, scripting: Scripting) -> Self {
+        self.set(&SCRIPTING.about, scripting.as_str())
+    }
+
+    /// Sets whether to use servers that may drop locks when memory is short. Default: no.
+    #[must_use]
+    pub fn allow_eviction(self, allow: bool) -> Self {
+        self.set(&EVICTION.about, if allow { "allow" } else { "refuse" })
+    }
+
+    /// Sets the longest ttl that any client may ask for, the same for all clients. Default: 60 seconds.
+    ///
+    /// A server that was started has no vote for as long.
+    #[must_use]
+    pub fn longest_ttl(self, longest: Duration) -> Self {
+        self.set(&LONGEST_TTL.about, longest.as_millis().to_string())
     }
 }
 
@@ -79,29 +80,32 @@ impl fmt::Debug for RedlockConfig {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_read_with_their_options() {
-        let five =
-            RedlockConfig::from_url("redlock://:secret@a,b,c:1,d,e?prefix=x:&longest_ttl_ms=9000").unwrap();
-        assert_eq!((five.servers.len(), five.longest_ttl), (5, Duration::from_secs(9)));
-        assert!(!format!("{five:?}").contains("secret"));
+    fn same(typed: RedlockConfig, url: &str) {
+        assert_eq!(typed.url.parts(), RedlockConfig::from_url(url).unwrap().url.parts(), "{url}");
+        typed.settings().unwrap();
     }
 
     #[test]
-    fn wrong_urls_get_one_clear_sentence_without_secrets() {
-        for bad in [
-            "redlock://",
-            "redlock://a,b",
-            "redlock://a,b,a:6379",
-            "redlock://a,b,c?longest_ttl_ms=0",
-            "redlock://a,b,c?longest_ttl_ms=soon",
-            "redlock://a,b,c?scripting=off",
-            "redlock://a,b,c?replicas=1",
-            "redlock://:secret@a,b,c?nonsense",
-            "redlock://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16",
+    fn a_typed_config_says_what_a_url_would_say() {
+        let typed = RedlockConfig::new(["a", "b", "c:1"]).password("p").db(1).prefix("x:").tls(true);
+        let typed =
+            typed.longest_ttl(Duration::from_secs(9)).allow_eviction(false).scripting(Scripting::Functions);
+        same(
+            typed,
+            "redlocks://:p@a,b,c:1?db=1&prefix=x:&longest_ttl_ms=9000&eviction=refuse&scripting=functions",
+        );
+    }
+
+    #[test]
+    fn mistakes_are_reported_when_the_config_is_used() {
+        for mistaken in [
+            RedlockConfig::new(["a", "b"]),
+            RedlockConfig::new(["a", "b", "c"]).scripting(Scripting::Off),
+            RedlockConfig::new(["a", "b", "c"]).longest_ttl(Duration::ZERO),
         ] {
-            let error = RedlockConfig::from_url(bad).unwrap_err();
-            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+            let mistaken = mistaken.password("secret");
+            let failure = mistaken.settings().err().unwrap_or_else(|| panic!("{mistaken:?} is fine"));
+            assert!(!format!("{failure} {mistaken:?}").contains("secret"), "{failure}");
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::{
-    super::redis::Voter,
+    claims::Use,
+    link::Link,
     quorum::{self, Entry, Vote},
     round::{Answer, Asked},
-    seats::Use,
     split::{self, Turn},
     store::{GIVE_UP, RedlockStore},
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, FailureKind, Grant, Leave, News, Place, Scope, What},
-    name::Name,
+    model::name::Name,
 };
 
 /// How often a try looks whether split votes came together.
@@ -28,12 +28,19 @@ impl RedlockStore {
                 claim.ttl, self.longest_ttl
             )));
         }
-        self.seats.sit(claim);
+        if !self.claims.sit(claim) {
+            return Ok(self.over(claim, ask));
+        }
         let answers = self.enter_all(claim, ask).await;
-        let votes: Vec<_> = answers.iter().map(entry_vote).collect();
+        if self.claims.is_over(claim.id) {
+            return Ok(self.over(claim, ask));
+        }
+        let votes = self.weighed(&answers, entry_vote);
         match quorum::entry(&votes, ask).unwrap_or(Entry::Failed) {
             Entry::Holds(token) => {
-                let epoch = self.agreed(claim, token).await?;
+                let Some(epoch) = self.agreed(claim, token, true).await? else {
+                    return Ok(self.over(claim, ask));
+                };
                 let grants = answers.iter().filter_map(|answer| match answer {
                     Answer::Here(Ok(Entered::Held(grant))) => Some(grant),
                     _ => None,
@@ -51,9 +58,9 @@ impl RedlockStore {
             }
             Entry::Split => self.contest(claim).await,
             Entry::Busy => {
-                self.seats.take(claim.id);
-                if votes.iter().any(|vote| *vote != Vote::Busy) {
-                    self.leave_later(claim);
+                let seat = self.claims.take(claim.id);
+                if let Some(seat) = seat.filter(|_| votes.iter().any(|vote| *vote != Vote::Busy)) {
+                    self.leave_later(claim, seat.asked);
                 }
                 Ok(Entered::Busy)
             }
@@ -62,44 +69,78 @@ impl RedlockStore {
                     Answer::Here(Ok(Entered::Refused(refusal))) => Some(*refusal),
                     _ => None,
                 });
-                self.seats.take(claim.id);
-                self.leave_later(claim);
+                if let Some(seat) = self.claims.take(claim.id) {
+                    self.leave_later(claim, seat.asked);
+                }
                 refusal.map(Entered::Refused).ok_or_else(|| Failure::unknown("a refusal without a reason"))
             }
             Entry::Failed => {
                 let failure = self
                     .failed(&answers, |entered| matches!(entered, Entered::Held(_) | Entered::Waiting(_)));
-                if failure.kind != FailureKind::Unknown {
-                    self.seats.take(claim.id);
-                    self.leave_later(claim);
+                Err(self.could_not_enter(claim, failure))
+            }
+        }
+    }
+
+    /// Says how entering failed. The engine may ask again with the same id, and a leave that is late would end that claim,
+    /// too. So the claim is not left here, unless it is of no use to ask again.
+    fn could_not_enter(self: &Arc<Self>, claim: &Arc<Claim>, failure: Failure) -> Failure {
+        match failure.kind {
+            FailureKind::Denied => {
+                if let Some(seat) = self.claims.take(claim.id) {
+                    self.leave_later(claim, seat.asked);
                 }
-                Err(failure)
+                failure
+            }
+            // An earlier question may have arrived.
+            FailureKind::Unreachable if !self.claims.take_unasked(claim.id) => {
+                Failure { kind: FailureKind::Unknown, ..failure }
+            }
+            FailureKind::Unreachable | FailureKind::Unknown => failure,
+        }
+    }
+
+    /// What to say of a claim that was given up while it was asked for: the engine comes again with another one.
+    fn over(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Entered {
+        match ask {
+            Ask::Try => {
+                if let Some(seat) = self.claims.take(claim.id) {
+                    self.leave_later(claim, seat.asked);
+                }
+                Entered::Busy
+            }
+            Ask::Queue => {
+                let news = News { name: claim.name.clone(), id: claim.id, what: What::Ask };
+                self.do_later(async move { Some(news) });
+                Entered::Waiting(Place { ahead: 0, lapse_in: None })
             }
         }
     }
 
     /// Enters on all servers.
     async fn enter_all(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Vec<Answer<Entered>> {
-        self.seats.ask_begins(claim.id);
-        let asked_before = self.seats.may_be_at(claim.id, !0);
+        self.claims.ask_begins(claim.id);
+        let asked_before = self.claims.may_be_at(claim.id, self.everywhere());
         let floor = self.floor();
-        let question = |voter: &Arc<Voter>| -> Asked<Entered> {
+        let question = |voter: &Arc<Link>| -> Asked<Entered> {
             let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
             Box::pin(async move { voter.enter(&claim, ask, floor).await })
         };
         let suffices = |answers: &[Answer<Entered>]| {
-            let votes: Vec<_> = answers.iter().map(entry_vote).collect();
+            let votes = self.weighed(answers, entry_vote);
             quorum::entry(&votes, ask).is_some()
         };
         let round = self.ask(Self::limit(claim.ttl), question, suffices).await;
-        // Where nothing was sent there is nothing to be left.
+        self.judge_clocks(&round.answers);
+        // Where nothing was sent, or it is not in line, there is nothing to be left.
         let nowhere = |answer: &Answer<Entered>| match answer {
             Answer::Here(Err(failure)) => failure.kind != FailureKind::Unknown,
-            _ => false,
+            Answer::Here(Ok(entered)) => matches!(entered, Entered::Busy | Entered::Refused(_)),
+            Answer::Awaited | Answer::Late => false,
         };
         let unasked = round.answers.iter().enumerate().filter(|(_, answer)| nowhere(answer));
         let unasked = unasked.fold(0, |bits, (server, _)| bits | 1 << server);
-        self.seats.is_not_at(claim.id, unasked & !asked_before);
+        self.claims.is_not_at(claim.id, unasked & !asked_before);
         for (server, question) in round.unfinished {
             self.hear_later(server, claim, question);
         }
@@ -115,7 +156,7 @@ impl RedlockStore {
                     store.voters[server].note_answer();
                     match entered {
                         Entered::Held(_) => store.holds_at(server, &claim.name, claim.id),
-                        Entered::Waiting(_) if store.seats.claim(claim.id).is_none() => {
+                        Entered::Waiting(_) if store.claims.claim(claim.id).is_none() => {
                             store.leave_stray(server, &claim.name, claim.id);
                             None
                         }
@@ -129,7 +170,7 @@ impl RedlockStore {
 
     /// A server let a claim hold. Says what is worth telling.
     pub(super) fn holds_at(self: &Arc<Self>, server: usize, name: &Name, id: ClaimId) -> Option<News> {
-        match self.seats.holds_at(id, server) {
+        match self.claims.holds_at(id, server) {
             Use::Nothing => None,
             Use::Ask => Some(News { name: name.clone(), id, what: What::Ask }),
             Use::Settle => {
@@ -143,22 +184,10 @@ impl RedlockStore {
         }
     }
 
-    /// A claim is in line at a server that nobody stands for any more.
-    fn leave_stray(self: &Arc<Self>, server: usize, name: &Name, id: ClaimId) {
-        let (store, name) = (Arc::clone(self), name.clone());
-        self.do_later(async move {
-            let left = store.voters[server].leave(&name, id, &Leave::Done, store.floor()).await;
-            if left.is_err() {
-                store.owe(server, &name, id, store.clock.now() + store.longest_ttl);
-            }
-            None
-        });
-    }
-
     /// The claim waits, and holds on some servers perhaps.
     pub(super) fn waits(self: &Arc<Self>, claim: &Claim, votes: &[Vote]) {
         let bits = votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::Holds(_)));
-        match self.seats.waits(claim.id, bits.fold(0, |bits, (server, _)| bits | 1 << server)) {
+        match self.claims.waits(claim.id, bits.fold(0, |bits, (server, _)| bits | 1 << server)) {
             Use::Ask => {
                 let news = News { name: claim.name.clone(), id: claim.id, what: What::Ask };
                 self.do_later(async move { Some(news) });
@@ -168,21 +197,23 @@ impl RedlockStore {
         }
     }
 
-    /// The epoch that a majority has: written to one if none has.
+    /// The epoch that a majority has: written to one if none has. Nothing if the claim was left while that was found out.
+    /// `seated` says that it had a seat when the majority was asked.
     pub(super) async fn agreed(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         token: quorum::Token,
-    ) -> Result<u64, Failure> {
-        if let Some(known) = self.seats.token(claim.id) {
-            return Ok(known);
+        seated: bool,
+    ) -> Result<Option<u64>, Failure> {
+        if let Some(known) = self.claims.token(claim.id) {
+            return Ok(Some(known));
         }
         let (mut epoch, mut agreed) = (token.epoch, token.agreed);
         for _ in 0..ROUNDS_OF_AGREEMENT {
             if agreed {
-                return Ok(self.seats.holds(claim.id, epoch));
+                return Ok(self.claims.holds(claim.id, epoch, seated));
             }
-            let question = |voter: &Arc<Voter>| -> Asked<Option<u64>> {
+            let question = |voter: &Arc<Link>| -> Asked<Option<u64>> {
                 let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
                 Box::pin(async move { voter.raise(&claim.name, claim.id, epoch).await })
             };
@@ -204,7 +235,7 @@ impl RedlockStore {
             self.forget(round.unfinished);
         }
         if agreed {
-            return Ok(self.seats.holds(claim.id, epoch));
+            return Ok(self.claims.holds(claim.id, epoch, seated));
         }
         Err(Failure::unknown("too few servers could be told how large the token is"))
     }
@@ -219,13 +250,19 @@ impl RedlockStore {
                 tokio::time::sleep(split::pause(claim.id, round)).await;
             }
             let answers = self.enter_all(claim, Ask::Queue).await;
-            let votes: Vec<_> = answers.iter().map(entry_vote).collect();
+            let votes = self.weighed(&answers, entry_vote);
             if let Some(Entry::Holds(token)) = quorum::entry(&votes, Ask::Queue) {
-                let epoch = self.agreed(claim, token).await?;
-                return Ok(Entered::Held(grant(epoch, claim, [].iter())));
+                match self.agreed(claim, token, true).await? {
+                    Some(epoch) => return Ok(Entered::Held(grant(epoch, claim, [].iter()))),
+                    None => break,
+                }
             }
         }
-        self.leave(&claim.name, claim.id, Leave::Done).await?;
+        if let Some(asked) = self.claims.give_up(claim.id) {
+            // What could not be told is owed.
+            let _ = self.leave_all(&claim.name, claim.id, Leave::Done, claim.ttl, asked).await;
+        }
+        self.claims.take(claim.id);
         Ok(Entered::Busy)
     }
 
@@ -242,26 +279,28 @@ impl RedlockStore {
         self.do_later(async move { store.settle(id).await });
     }
 
-    /// Sees to it that split votes come together: gives way to whoever stays.
+    /// Sees to it that split votes come together: gives way to the claim that stays.
     async fn settle(self: &Arc<Self>, id: ClaimId) -> Option<News> {
         for round in 0.. {
             tokio::time::sleep(split::pause(id, round)).await;
-            let claim = self.seats.claim(id)?;
-            if !self.seats.is_split(id) {
-                break;
+            let claim = self.claims.claim(id)?;
+            if !self.claims.goes_on_settling(id) {
+                return None;
             }
             match self.turn(&claim).await {
                 Turn::Stay => {}
                 Turn::Wait => break,
                 Turn::GiveWay => {
+                    // While the servers were looked at they may have let it hold, and the engine may know.
+                    let Some(asked) = self.claims.step_back(id) else { continue };
+                    let _ = self.leave_all(&claim.name, id, Leave::Done, claim.ttl, asked).await;
                     // The engine comes again with another claim, once it hears that this one is gone.
-                    let _ = self.leave(&claim.name, id, Leave::Done).await;
                     tokio::time::sleep(split::pause(id, round)).await;
                     return Some(News { name: claim.name.clone(), id, what: What::Ask });
                 }
             }
         }
-        self.seats.settled(id);
+        self.claims.settled(id);
         None
     }
 }

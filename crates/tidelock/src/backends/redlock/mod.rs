@@ -1,30 +1,85 @@
-//! `redlock:` keeps lines in several Redis servers that know nothing of each other: a claim holds while a majority
-//! of all of them says so.
+//! `redlock:` keeps locks in several independent Redis servers: a claim holds while a majority of all of them
+//! confirms it.
 //!
-//! | file | what |
-//! |---|---|
-//! | `config` | from a URL to servers and options |
-//! | `quorum` | what follows from votes: pure |
-//! | `round` | asking all servers at once, and waiting for as few of them as will do |
-//! | `seats` | what is known of this client's claims |
-//! | `split` | who gives way when nobody has a majority |
-//! | `store` | the servers, and leaving, looking and listening |
-//! | `enter` | entering, until there is a majority |
-//! | `renew` | renewing |
-//! | `view` | what people see |
-//! | `backend` | the waist |
+//! [`Locks::connect`](crate::Locks::connect) is the usual way to use it. To wrap it in a backend of your own, connect
+//! it yourself:
 //!
-//! What a single server does is in `redis`.
+//! ```no_run
+//! # use std::sync::Arc;
+//! use tidelock::{
+//!     Locks,
+//!     backend::ClientId,
+//!     backends::redlock::{RedlockBackend, RedlockConfig},
+//! };
+//!
+//! # async fn connect() -> tidelock::Result<()> {
+//! let config = RedlockConfig::from_url("redlock://10.0.0.1,10.0.0.2,10.0.0.3")?;
+//! let backend = RedlockBackend::connect(config, ClientId::random()).await?;
+//! let locks = Locks::with_backend(Arc::new(backend));
+//! # drop(locks);
+//! # Ok(()) }
+//! ```
+
+// | file | what |
+// |---|---|
+// | `config` | how to connect, for users |
+// | `settings` | from a URL to servers and options |
+// | `clocks` | whose clock agrees with a majority: pure |
+// | `quorum` | what follows from votes: pure |
+// | `round` | asking all servers at once, and waiting for as few of them as will do |
+// | `claims` | what is known of this client's claims |
+// | `link` | one server: connected, trusted, late |
+// | `split` | who gives way when nobody has a majority |
+// | `store` | the verbs, and the servers |
+// | `wake` | what servers tell unasked, and work that nobody waits for |
+// | `vouch` | which servers may vote, and putting claims on those that come back |
+// | `enter` | entering, until there is a majority |
+// | `renew` | renewing |
+// | `leave` | leaving, and telling it later to those that cannot be told now |
+// | `view` | what people see |
+// | `backend` | connecting, and what the store can do |
+//
+// What a single server does is in `redis`.
 
 mod backend;
+mod claims;
+mod clocks;
 mod config;
 mod enter;
+mod leave;
+mod link;
 mod quorum;
 mod renew;
 mod round;
-mod seats;
+mod settings;
 mod split;
 mod store;
 mod view;
+mod vouch;
+mod wake;
 
 pub use self::{backend::RedlockBackend, config::RedlockConfig};
+
+use super::{registry::Store, target::Config};
+
+/// Its entry in the registry.
+pub(super) const STORE: Store = Store {
+    name: "redlock",
+    schemes: &["redlock", "redlocks"],
+    feature: Some("redis"),
+    needs_server: true,
+    options: settings::RedlockSettings::OPTIONS,
+    takes_paths: false,
+    on_clock: None,
+    connect: |url, client| Box::pin(async move { RedlockConfig::from_url(url)?.connect(client).await }),
+    #[cfg(feature = "stock")]
+    stock: None,
+    #[cfg(feature = "stock")]
+    stock_schema: None,
+    schema: None,
+};
+
+/// Its page, so that the example there compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/backends/redlock.md")]
+struct Page;

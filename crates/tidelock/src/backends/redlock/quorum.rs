@@ -48,7 +48,7 @@ pub(super) enum Entry {
 
 /// How a claim stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum Outcome {
     Holds(Token),
     Waits,
     Gone,
@@ -107,23 +107,23 @@ pub(super) fn entry(votes: &[Vote], ask: Ask) -> Option<Entry> {
 
 /// How a claim stands; nothing while answers that matter are awaited. `held` says that it held before: then it
 /// does so no more as soon as a majority can do without it.
-pub(super) fn stand(votes: &[Vote], held: bool) -> Option<Stand> {
+pub(super) fn outcome(votes: &[Vote], held: bool) -> Option<Outcome> {
     if let Some(token) = token(votes) {
-        return Some(Stand::Holds(token));
+        return Some(Outcome::Holds(token));
     }
     let needed = majority(votes.len());
     let without = count(votes, |vote| *vote == Vote::Gone || held && *vote == Vote::Waits);
     if without > votes.len() - needed {
-        return Some(Stand::Gone);
+        return Some(Outcome::Gone);
     }
     if votes.contains(&Vote::Awaited) {
         return None;
     }
     let in_line = count(votes, |vote| matches!(vote, Vote::Holds(_) | Vote::Waits));
     if in_line >= needed && !held {
-        return Some(Stand::Waits);
+        return Some(Outcome::Waits);
     }
-    (!votes.contains(&Vote::Late)).then_some(Stand::Unknown)
+    (!votes.contains(&Vote::Late)).then_some(Outcome::Unknown)
 }
 
 /// Whether enough servers did what had to be done, which here is [`Gone`](Vote::Gone); nothing while answers that
@@ -179,7 +179,7 @@ mod tests {
             (&[R, R, h(1), h(1), h(1)], Queue, holds(1, true)),
             (&[R, R, W, W, W], Queue, Some(Entry::Waits)),
             (&[R, W, W, N, N], Queue, Some(Entry::Refused)),
-            // Whoever was late is waited for only where nothing is known without it.
+            // A late server is waited for only where nothing is known without it.
             (&[h(7), h(7), h(7), L, L], Queue, holds(7, true)),
             (&[W, W, W, L, L], Queue, Some(Entry::Waits)),
             (&[h(7), h(7), L, L, L], Queue, None),
@@ -193,27 +193,27 @@ mod tests {
 
     #[test]
     fn standing_needs_a_majority_of_all_servers() {
-        let token = |epoch, agreed| Some(Stand::Holds(Token { epoch, agreed }));
-        let table: &[(&[Vote], bool, Option<Stand>)] = &[
+        let token = |epoch, agreed| Some(Outcome::Holds(Token { epoch, agreed }));
+        let table: &[(&[Vote], bool, Option<Outcome>)] = &[
             (&[h(7), h(7), h(7), A, A], true, token(7, true)),
             (&[h(7), h(7), h(7), G, G], true, token(7, true)),
             (&[h(7), h(8), h(9), A, A], false, token(9, false)),
             (&[h(7), h(7), A, A, A], true, None),
-            (&[h(7), h(7), G, N, N], true, Some(Stand::Unknown)),
-            (&[h(7), h(7), G, G, G], true, Some(Stand::Gone)),
-            (&[h(7), h(7), W, G, G], true, Some(Stand::Gone)),
-            (&[h(7), h(7), W, N, N], true, Some(Stand::Unknown)),
-            (&[h(7), h(7), W, N, N], false, Some(Stand::Waits)),
-            (&[G, G, G, A, A], true, Some(Stand::Gone)),
-            (&[G, G, W, W, W], false, Some(Stand::Waits)),
-            (&[W, W, N, N, N], false, Some(Stand::Unknown)),
-            (&[N, N, N, N, N], false, Some(Stand::Unknown)),
+            (&[h(7), h(7), G, N, N], true, Some(Outcome::Unknown)),
+            (&[h(7), h(7), G, G, G], true, Some(Outcome::Gone)),
+            (&[h(7), h(7), W, G, G], true, Some(Outcome::Gone)),
+            (&[h(7), h(7), W, N, N], true, Some(Outcome::Unknown)),
+            (&[h(7), h(7), W, N, N], false, Some(Outcome::Waits)),
+            (&[G, G, G, A, A], true, Some(Outcome::Gone)),
+            (&[G, G, W, W, W], false, Some(Outcome::Waits)),
+            (&[W, W, N, N, N], false, Some(Outcome::Unknown)),
+            (&[N, N, N, N, N], false, Some(Outcome::Unknown)),
             (&[h(7), h(7), h(7), L, L], true, token(7, true)),
             (&[h(7), h(7), L, N, N], true, None),
-            (&[W, W, W, L, L], false, Some(Stand::Waits)),
+            (&[W, W, W, L, L], false, Some(Outcome::Waits)),
         ];
         for (votes, held, expected) in table {
-            assert_eq!(stand(votes, *held), *expected, "{votes:?}");
+            assert_eq!(outcome(votes, *held), *expected, "{votes:?}");
         }
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{
-    super::redis::Voter,
     enter::{grant, middle},
-    quorum::{self, Stand, Vote},
+    link::Link,
+    quorum::{self, Outcome, Vote},
     round::{Answer, Asked},
     store::RedlockStore,
 };
@@ -17,28 +17,37 @@ impl RedlockStore {
         claims: &Arc<[Arc<Claim>]>,
     ) -> Result<Vec<Standing>, Failure> {
         let Some(ttl) = claims.iter().map(|claim| claim.ttl).min() else { return Ok(Vec::new()) };
-        let held: Vec<_> = claims.iter().map(|claim| self.seats.token(claim.id).is_some()).collect();
+        let held: Vec<_> = claims.iter().map(|claim| self.claims.token(claim.id).is_some()).collect();
+        let seated: Vec<_> = claims.iter().map(|claim| self.claims.knows(claim.id)).collect();
         for claim in claims.iter() {
-            self.seats.ask_begins(claim.id);
+            self.claims.ask_begins(claim.id);
         }
         let floor = self.floor();
-        let question = |voter: &Arc<Voter>| -> Asked<Vec<Standing>> {
+        let question = |voter: &Arc<Link>| -> Asked<Vec<Standing>> {
             let (voter, claims) = (Arc::clone(voter), Arc::clone(claims));
             Box::pin(async move { voter.renew(&claims, floor).await })
         };
         let votes = |answers: &[Answer<Vec<Standing>>], index: usize| -> Vec<Vote> {
-            answers.iter().map(|answer| standing_vote(answer, index)).collect()
+            self.weighed(answers, |answer| standing_vote(answer, index))
         };
         let suffices = |answers: &[Answer<Vec<Standing>>]| {
-            (0..claims.len()).all(|index| quorum::stand(&votes(answers, index), held[index]).is_some())
+            (0..claims.len()).all(|index| quorum::outcome(&votes(answers, index), held[index]).is_some())
         };
         let round = self.ask(Self::limit(ttl), question, suffices).await;
+        self.judge_clocks(&round.answers);
         self.forget(round.unfinished);
         let mut standings = Vec::with_capacity(claims.len());
         for (index, claim) in claims.iter().enumerate() {
             let votes = votes(&round.answers, index);
-            let stand = quorum::stand(&votes, held[index]).unwrap_or(Stand::Unknown);
-            standings.push(self.stands(claim, index, stand, &votes, &round.answers).await);
+            let stand = quorum::outcome(&votes, held[index]).unwrap_or(Outcome::Unknown);
+            let stand = self.stands(claim, index, stand, &votes, &round.answers, seated[index]);
+            standings.push(stand.await);
+        }
+        // Only now that nothing keeps the answers from being heard: until then nobody knows that it is over.
+        for (claim, standing) in claims.iter().zip(&standings) {
+            if *standing == Standing::Gone {
+                self.claims.take(claim.id);
+            }
         }
         if standings.iter().all(|standing| *standing == Standing::Unknown) {
             return Err(self.failed(&round.answers, |_| true));
@@ -50,17 +59,25 @@ impl RedlockStore {
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         index: usize,
-        stand: Stand,
+        stand: Outcome,
         votes: &[Vote],
         answers: &[Answer<Vec<Standing>>],
+        seated: bool,
     ) -> Standing {
+        if self.claims.is_over(claim.id) {
+            return Standing::Gone;
+        }
         let said = answers.iter().filter_map(|answer| match answer {
             Answer::Here(Ok(standings)) => standings.get(index),
             _ => None,
         });
         match stand {
-            Stand::Holds(token) => {
-                let Ok(epoch) = self.agreed(claim, token).await else { return Standing::Unknown };
+            Outcome::Holds(token) => {
+                let epoch = match self.agreed(claim, token, seated).await {
+                    Ok(Some(epoch)) => epoch,
+                    Ok(None) => return Standing::Gone,
+                    Err(_) => return Standing::Unknown,
+                };
                 self.rejoin(claim, votes, Ask::Try);
                 let grants = said.filter_map(|standing| match standing {
                     Standing::Held(grant) => Some(grant),
@@ -68,7 +85,7 @@ impl RedlockStore {
                 });
                 Standing::Held(grant(epoch, claim, grants))
             }
-            Stand::Waits => {
+            Outcome::Waits => {
                 self.waits(claim, votes);
                 self.rejoin(claim, votes, Ask::Queue);
                 let places = said.filter_map(|standing| match standing {
@@ -77,14 +94,16 @@ impl RedlockStore {
                 });
                 Standing::Waiting(middle(places))
             }
-            Stand::Gone => {
+            Outcome::Gone => {
                 // Where it is still in line it would keep others waiting.
-                if self.seats.take(claim.id).is_some() && votes.iter().any(|vote| *vote != Vote::Gone) {
-                    self.leave_later(claim);
+                if let Some(asked) = self.claims.give_up(claim.id)
+                    && votes.iter().any(|vote| *vote != Vote::Gone)
+                {
+                    self.leave_later(claim, asked);
                 }
                 Standing::Gone
             }
-            Stand::Unknown => Standing::Unknown,
+            Outcome::Unknown => Standing::Unknown,
         }
     }
 
@@ -92,7 +111,7 @@ impl RedlockStore {
     /// it holds.
     fn rejoin(self: &Arc<Self>, claim: &Arc<Claim>, votes: &[Vote], ask: Ask) {
         // Of those that others left behind nobody knows whether they are to stay.
-        if self.seats.claim(claim.id).is_none() {
+        if self.claims.claim(claim.id).is_none() {
             return;
         }
         let floor = self.floor();
@@ -101,10 +120,9 @@ impl RedlockStore {
                 let (store, asked) = (Arc::clone(self), Arc::clone(claim));
                 let question = Box::pin(async move {
                     // It may have been left before this comes to be asked.
-                    if store.seats.claim(asked.id).is_none() {
+                    if !store.claims.put_at(asked.id, server) {
                         return Err(Failure::unreachable("nobody stands for it any more"));
                     }
-                    store.seats.may_be_at(asked.id, 1 << server);
                     store.voters[server].enter(&asked, ask, floor).await
                 });
                 self.hear_later(server, claim, question);

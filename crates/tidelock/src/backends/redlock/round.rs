@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::super::redis::Voter;
+use super::link::Link;
 use crate::backend::{Failure, News};
 
 /// A question to one server, under way.
@@ -34,8 +34,8 @@ pub(super) struct Round<T> {
 
 /// Asks, until the answers suffice or the time is over. A server that was late before is asked, and not waited for.
 pub(super) async fn ask<T: Send>(
-    voters: &[Arc<Voter>],
-    question: impl Fn(&Arc<Voter>) -> Asked<T> + Send,
+    voters: &[Arc<Link>],
+    question: impl Fn(&Arc<Link>) -> Asked<T> + Send,
     limit: Duration,
     mut suffices: impl FnMut(&[Answer<T>]) -> bool + Send,
 ) -> Round<T> {

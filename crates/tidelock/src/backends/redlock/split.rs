@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use crate::{
         backend::{Claim, ClaimView, Share},
-        name::Name,
+        model::name::Name,
     };
 
     fn view(holders: &[u128]) -> Option<LockView> {

@@ -2,84 +2,117 @@
 
 use std::{
     collections::VecDeque,
-    future::poll_fn,
-    sync::{Arc, Mutex, PoisonError},
-    task::Poll,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use futures_util::future::join_all;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
-    super::redis::{Ear, Voter},
-    RedlockConfig,
-    quorum::{self, Vote, majority},
+    claims::Claims,
+    clocks::{APART, Agreement},
+    link::Link,
+    quorum::majority,
     round::{self, Answer, Asked, Later, Round},
-    seats::Seats,
+    settings::RedlockSettings,
     view,
+    wake::Wake,
 };
 use crate::{
-    backend::{Claim, ClaimId, ClientId, Failure, FailureKind, Leave, LockView, News, Scope, What},
+    backend::{
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Leave, Left, LockView, News, Scope,
+        Standing,
+    },
+    backends::shared::served::Verbs,
     clock::{Clock, Moment},
-    name::Name,
+    model::name::Name,
 };
 
 /// How long servers may take to be connected before those that took longer are not waited for.
 const CONNECT: Duration = Duration::from_millis(500);
+/// How often a server that does not answer is tried again while claims depend on it.
+const RECONNECT: Duration = Duration::from_millis(250);
 /// How long an answer that nobody waits for may take before its question is given up.
 pub(super) const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// The locks that several servers vote on, as one client sees them.
 #[derive(Debug)]
-pub(super) struct RedlockStore {
-    pub(super) voters: Vec<Arc<Voter>>,
+pub(crate) struct RedlockStore {
+    pub(super) voters: Vec<Arc<Link>>,
     /// For each server, what it could not be told: who left, and until when that matters.
-    owed: Vec<Mutex<VecDeque<(Name, ClaimId, Moment)>>>,
-    pub(super) seats: Seats,
+    pub(super) owed: Vec<Mutex<VecDeque<(Name, ClaimId, Moment)>>>,
+    pub(super) claims: Claims,
     pub(super) longest_ttl: Duration,
     pub(super) clock: Clock,
+    /// Whether somebody finds out which servers are known for long enough.
+    pub(super) vouching: AtomicBool,
+    /// For each server, whether somebody tries to connect it.
+    connecting: Vec<AtomicBool>,
+    /// For each server, when it last told a time that was found wrong, in nanoseconds.
+    pub(super) judged: Vec<AtomicU64>,
     later: UnboundedSender<Later>,
 }
 
-/// Where a client hears of its claims, and does what need not be waited for.
-pub(super) struct Ears {
-    ears: Vec<Ear>,
-    later: UnboundedReceiver<Later>,
-    under_way: FuturesUnordered<Later>,
-    /// What is to be told next.
-    news: VecDeque<News>,
-}
+impl Verbs for RedlockStore {
+    type Wake = Wake;
 
-impl std::fmt::Debug for Ears {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Ears").field(&self.ears.len()).finish()
+    fn concerns(&self) -> Vec<String> {
+        Self::concerns(self)
+    }
+
+    async fn enter(self: Arc<Self>, claim: Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
+        Self::enter(&self, &claim, ask).await
+    }
+
+    async fn wait(self: Arc<Self>, wake: &mut Wake) -> Result<News, Failure> {
+        Self::wait(&self, wake).await
+    }
+
+    async fn renew(self: Arc<Self>, claims: Vec<Arc<Claim>>) -> Result<Vec<Standing>, Failure> {
+        Self::renew(&self, &claims.into()).await
+    }
+
+    async fn leave(self: Arc<Self>, name: Name, id: ClaimId, why: Leave) -> Result<Left, Failure> {
+        Self::leave(&self, &name, id, why).await
+    }
+
+    async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {
+        Self::look(&self, &scope).await
     }
 }
 
 impl RedlockStore {
     pub(super) async fn connect(
-        config: RedlockConfig,
+        config: RedlockSettings,
         client: ClientId,
-    ) -> Result<(Arc<Self>, Ears), Failure> {
+    ) -> Result<(Arc<Self>, Wake), Failure> {
         let mut voters = Vec::new();
-        let mut ears = Vec::new();
+        let mut wakes = Vec::new();
         for server in config.servers {
-            let (voter, ear) = Voter::new(server, client, config.longest_ttl)?;
+            let (voter, wake) = Link::new(server, client, config.longest_ttl)?;
             voters.push(Arc::new(voter));
-            ears.push(ear);
+            wakes.push(wake);
         }
         let (later, work) = unbounded_channel();
+        let connecting = voters.iter().map(|_| AtomicBool::new(false)).collect();
+        let judged = voters.iter().map(|_| AtomicU64::new(0)).collect();
         let store = Arc::new(Self {
             owed: voters.iter().map(|_| Mutex::default()).collect(),
-            seats: Seats::new(majority(voters.len())),
+            claims: Claims::new(majority(voters.len())),
             voters,
             longest_ttl: config.longest_ttl,
             clock: Clock::machine(),
+            vouching: AtomicBool::new(false),
+            connecting,
+            judged,
             later,
         });
         store.connect_all().await?;
-        Ok((store, Ears { ears, later: work, under_way: FuturesUnordered::new(), news: VecDeque::new() }))
+        Ok((store, Wake::new(wakes, work)))
     }
 
     /// Connects as many servers as are there. A mistake in the URL is said now, not when the first lock is wanted.
@@ -104,9 +137,12 @@ impl RedlockStore {
             return Err(denied.clone());
         }
         if !enough() {
-            return Err(Failure::unreachable(self.too_few(failures)));
+            let cause = failures.clone().flatten().find_map(|failure| failure.cause.clone());
+            return Err(Failure { cause, ..Failure::unreachable(self.too_few(failures)) });
         }
-        (0..self.voters.len()).try_for_each(|index| self.is_no_twin(index))
+        (0..self.voters.len()).try_for_each(|index| self.is_no_twin(index))?;
+        self.vouch().await;
+        Ok(())
     }
 
     /// Takes the vote from a server that has one under another name.
@@ -125,6 +161,11 @@ impl RedlockStore {
         ));
         voter.distrust(Some(failure.clone()));
         Err(failure)
+    }
+
+    /// All servers, one bit each.
+    pub(super) fn everywhere(&self) -> u16 {
+        (1 << self.voters.len()) - 1
     }
 
     pub(super) fn needed(&self) -> usize {
@@ -190,54 +231,49 @@ impl RedlockStore {
     pub(super) async fn ask<T: Send>(
         self: &Arc<Self>,
         limit: Duration,
-        question: impl Fn(&Arc<Voter>) -> Asked<T> + Send,
+        question: impl Fn(&Arc<Link>) -> Asked<T> + Send,
         suffices: impl FnMut(&[Answer<T>]) -> bool + Send,
     ) -> Round<T> {
         let round = round::ask(&self.voters, question, limit, suffices).await;
         if round.answers.iter().any(|answer| matches!(answer, Answer::Here(Err(_)))) {
-            self.mend();
+            self.reconnect_lost();
+            self.vouch_later();
         }
         round
     }
 
     /// Sees to it that servers are connected again.
-    fn mend(self: &Arc<Self>) {
-        for index in 0..self.voters.len() {
-            if self.voters[index].wants_connection() {
+    pub(super) fn reconnect_lost(self: &Arc<Self>) {
+        for server in 0..self.voters.len() {
+            if !self.voters[server].is_connected() && !self.connecting[server].swap(true, Ordering::Relaxed) {
                 let store = Arc::clone(self);
                 self.do_later(async move {
-                    if store.voters[index].connect().await.is_ok() && store.is_no_twin(index).is_ok() {
-                        store.pay(index).await;
-                    }
+                    store.reconnect(server).await;
+                    store.connecting[server].store(false, Ordering::Relaxed);
                     None
                 });
             }
         }
     }
 
-    /// Tells a server what it could not be told.
-    async fn pay(&self, server: usize) {
-        let owed = std::mem::take(&mut *self.owed[server].lock().unwrap_or_else(PoisonError::into_inner));
-        let (now, floor) = (self.clock.now(), self.floor());
-        let leave = |(name, id, until): (Name, ClaimId, Moment)| async move {
-            if until > now && self.voters[server].leave(&name, id, &Leave::Done, floor).await.is_err() {
-                self.owe(server, &name, id, until);
+    /// Tries to connect a server, for as long as a claim depends on it: the next renewal may be far away.
+    async fn reconnect(self: &Arc<Self>, server: usize) {
+        let mut pause = RECONNECT;
+        loop {
+            if self.voters[server].wants_connection() && self.voters[server].connect().await.is_ok() {
+                if self.is_no_twin(server).is_ok() {
+                    self.vouch().await;
+                    self.put_back(server).await;
+                    self.pay(server).await;
+                }
+                return;
             }
-        };
-        let mut owed = owed.into_iter();
-        // Some at a time: there may be very many.
-        while owed.len() > 0 {
-            join_all(owed.by_ref().take(128).map(leave)).await;
+            if self.claims.is_empty() || self.voters[server].is_connected() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(4 * RECONNECT);
         }
-    }
-
-    pub(super) fn owe(&self, server: usize, name: &Name, id: ClaimId, until: Moment) {
-        let mut owed = self.owed[server].lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        while owed.front().is_some_and(|(_, _, until)| *until <= now) {
-            owed.pop_front();
-        }
-        owed.push_back((name.clone(), id, until));
     }
 
     /// Lets questions end whose answers matter to nobody.
@@ -253,56 +289,12 @@ impl RedlockStore {
         }
     }
 
-    pub(super) async fn leave(self: &Arc<Self>, name: &Name, id: ClaimId, why: Leave) -> Result<(), Failure> {
-        // One that is put out and is one of ours is told so by the servers.
-        let seat = if why == Leave::Done { self.seats.take(id) } else { None };
-        let (ttl, asked) = seat.map_or((self.longest_ttl, !0), |seat| (seat.claim.ttl, seat.asked));
-        let until = self.clock.now() + ttl;
-        let (why, floor) = (Arc::new(why), self.floor());
-        let question = |voter: &Arc<Voter>| -> Asked<()> {
-            let (voter, name, why) = (Arc::clone(voter), name.clone(), Arc::clone(&why));
-            Box::pin(async move { voter.leave(&name, id, &why, floor).await })
-        };
-        let vote = |answer: &Answer<()>| match answer {
-            Answer::Here(Ok(())) => Vote::Gone,
-            Answer::Here(Err(_)) => Vote::Nothing,
-            Answer::Late => Vote::Late,
-            Answer::Awaited => Vote::Awaited,
-        };
-        let done = |answers: &[Answer<()>]| quorum::done(&answers.iter().map(vote).collect::<Vec<_>>());
-        let round = self.ask(Self::limit(ttl), question, |answers| done(answers).is_some()).await;
-        for (server, question) in round.unfinished {
-            let (store, name) = (Arc::clone(self), name.clone());
-            self.do_later(async move {
-                match tokio::time::timeout(GIVE_UP, question).await {
-                    Ok(Ok(())) => store.voters[server].note_answer(),
-                    Ok(Err(_)) | Err(_) => store.owe(server, &name, id, until),
-                }
-                None
-            });
-        }
-        for (server, answer) in round.answers.iter().enumerate() {
-            if asked & 1 << server != 0 && matches!(answer, Answer::Here(Err(_))) {
-                self.owe(server, name, id, until);
-            }
-        }
-        if done(&round.answers) == Some(true) { Ok(()) } else { Err(self.failed(&round.answers, |()| true)) }
-    }
-
-    pub(super) fn leave_later(self: &Arc<Self>, claim: &Arc<Claim>) {
-        let (store, claim) = (Arc::clone(self), Arc::clone(claim));
-        self.do_later(async move {
-            // What could not be told is owed.
-            let _ = store.leave(&claim.name, claim.id, Leave::Done).await;
-            None
-        });
-    }
-
     pub(super) async fn look(self: &Arc<Self>, scope: &Scope) -> Result<Vec<LockView>, Failure> {
         let views = self.look_at_all(scope, Duration::from_secs(2)).await;
         if views.iter().flatten().count() < self.needed() {
             let failures = views.iter().map(|view| view.as_ref().err());
-            return Err(Failure::unreachable(self.too_few(failures)));
+            let cause = failures.clone().flatten().find_map(|failure| failure.cause.clone());
+            return Err(Failure { cause, ..Failure::unreachable(self.too_few(failures)) });
         }
         let seen: Vec<_> = views.into_iter().flatten().collect();
         Ok(view::merged(&seen, self.voters.len()))
@@ -313,7 +305,7 @@ impl RedlockStore {
         scope: &Scope,
         limit: Duration,
     ) -> Vec<Result<Vec<LockView>, Failure>> {
-        let question = |voter: &Arc<Voter>| -> Asked<Vec<LockView>> {
+        let question = |voter: &Arc<Link>| -> Asked<Vec<LockView>> {
             let (voter, scope) = (Arc::clone(voter), scope.clone());
             Box::pin(async move { voter.look(&scope).await })
         };
@@ -341,11 +333,12 @@ impl RedlockStore {
     pub(super) fn failed<T>(&self, answers: &[Answer<T>], is_in_line: impl Fn(&T) -> bool) -> Failure {
         let mut is_unknown = false;
         let mut failures = Vec::new();
-        for (answer, voter) in answers.iter().zip(&self.voters) {
+        let agreement = self.agreement(answers);
+        for ((answer, voter), agreement) in answers.iter().zip(&self.voters).zip(agreement) {
             failures.push(match answer {
                 Answer::Here(Ok(said)) => {
                     is_unknown |= is_in_line(said);
-                    None
+                    (agreement != Agreement::Agrees).then(|| wrong_clock(voter))
                 }
                 Answer::Here(Err(failure)) => {
                     is_unknown |= failure.kind == FailureKind::Unknown;
@@ -369,69 +362,18 @@ impl RedlockStore {
             () if is_unknown => FailureKind::Unknown,
             () => FailureKind::Unreachable,
         };
-        Failure { kind, reason: self.too_few(failures.iter().map(Option::as_ref)).into() }
-    }
-
-    /// The next thing that is heard unasked, or found out by what was left to be done.
-    pub(super) async fn wait(self: &Arc<Self>, ears: &mut Ears) -> Result<News, Failure> {
-        poll_fn(|context| {
-            loop {
-                if let Some(news) = ears.news.pop_front() {
-                    return Poll::Ready(Ok(news));
-                }
-                let mut is_idle = true;
-                while let Poll::Ready(Some(work)) = ears.later.poll_recv(context) {
-                    ears.under_way.push(work);
-                }
-                if let Poll::Ready(Some(done)) = ears.under_way.poll_next_unpin(context) {
-                    if let Some(news) = done {
-                        return Poll::Ready(Ok(news));
-                    }
-                    is_idle = false;
-                }
-                for (server, ear) in ears.ears.iter_mut().enumerate() {
-                    let Poll::Ready(heard) = ear.poll(context) else { continue };
-                    is_idle = false;
-                    match heard {
-                        Ok(news) => {
-                            if let Some(news) = self.heard(server, news) {
-                                return Poll::Ready(Ok(news));
-                            }
-                        }
-                        // What it said unasked may have been missed. That of the others was not, and
-                        // whoever listens has to go on listening: not a failure.
-                        Err(_) => {
-                            self.mend();
-                            ears.news.extend(self.seats.all().map(|(name, id)| News {
-                                name,
-                                id,
-                                what: What::Ask,
-                            }));
-                        }
-                    }
-                }
-                if is_idle {
-                    return Poll::Pending;
-                }
-            }
-        })
-        .await
-    }
-
-    fn heard(self: &Arc<Self>, server: usize, news: News) -> Option<News> {
-        match &news.what {
-            What::Granted(_) => self.holds_at(server, &news.name, news.id),
-            What::Evicted(_) => {
-                let seat = self.seats.evicted_at(news.id, server)?;
-                // Where nobody put it out it would keep others waiting.
-                self.leave_later(&seat.claim);
-                Some(news)
-            }
-            What::Ask => Some(news),
-        }
+        let cause = failures.iter().flatten().find_map(|failure| failure.cause.clone());
+        Failure { cause, ..Failure::new(kind, self.too_few(failures.iter().map(Option::as_ref))) }
     }
 }
 
-fn no_answer(voter: &Voter) -> Failure {
+fn wrong_clock(voter: &Link) -> Failure {
+    Failure::unreachable(format!(
+        "{}: its clock differs by more than {APART:?} from those of the others that answered; let chronyd or ntpd keep the time of all servers",
+        voter.address()
+    ))
+}
+
+fn no_answer(voter: &Link) -> Failure {
     Failure::unknown(format!("{}: no answer in time", voter.address()))
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use super::quorum::majority;
 use crate::{
     backend::{ClaimId, ClaimView, LockView},
-    name::Name,
+    model::name::Name,
 };
 
 /// One claim, as the servers show it.
 #[derive(Default)]
-struct Seen<'a> {
+struct Merged<'a> {
     holding: Vec<&'a ClaimView>,
     /// With their places in line.
     waiting: Vec<(usize, &'a ClaimView)>,
@@ -26,7 +26,7 @@ pub(super) fn merged(views: &[Vec<LockView>], servers: usize) -> Vec<LockView> {
 }
 
 fn picture(views: &[&LockView], needed: usize) -> Option<LockView> {
-    let mut claims: BTreeMap<ClaimId, Seen<'_>> = BTreeMap::new();
+    let mut claims: BTreeMap<ClaimId, Merged<'_>> = BTreeMap::new();
     for view in views {
         for claim in &view.holders {
             claims.entry(claim.id).or_default().holding.push(claim);

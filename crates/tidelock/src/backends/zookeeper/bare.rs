@@ -6,11 +6,15 @@ use std::{sync::Arc, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
+    codec::paths,
     config::ZookeeperConfig,
-    connection,
-    errors::{NO_NODE, ZkError, classify},
-    session::{Listener, Session},
-    wire::{self, Change, Mode, Request},
+    errors::{NO_NODE, NODE_EXISTS, ZkError, classify},
+    link::{
+        connection,
+        session::{Session, Watcher},
+        wire::{self, Change, Mode, Request, Stat},
+    },
+    settings::ZookeeperSettings,
 };
 use crate::backend::Failure;
 
@@ -22,13 +26,15 @@ const TIMEOUT_MS: i32 = 30_000;
 /// A session that keeps no locks.
 #[derive(Debug)]
 pub struct Bare {
-    config: Arc<ZookeeperConfig>,
+    config: Arc<ZookeeperSettings>,
     session: Arc<Session>,
 }
 
-struct Deaf;
+/// Watches nothing.
+struct NoWatcher;
 
-impl Listener for Deaf {
+impl Watcher for NoWatcher {
+    fn watched(&self, _: u64, _: &str, _: Option<Stat>, _: u64) {}
     fn changed(&self, _: u64, _: Change, _: &str) {}
     fn resumed(&self, _: u64) {}
     fn expired(&self, _: u64) {}
@@ -43,22 +49,23 @@ impl Bare {
         Self::connect_for(url, Duration::from_secs(30)).await
     }
 
-    /// As [`connect`](Self::connect), with a session that ends after so long without a sign of life.
+    /// As [`connect`](Self::connect), with a session that ends after this time without a sign of life.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
     pub async fn connect_for(url: &str, timeout: Duration) -> Result<Self, crate::Error> {
-        let config = Arc::new(ZookeeperConfig::from_url(url)?);
-        let session = Session::new(0, Arc::clone(&config), timeout, 0, Box::new(Deaf));
+        let failed = |failure| crate::Error::failure("zookeeper", None, &failure);
+        let config = Arc::new(ZookeeperConfig::from_url(url)?.settings().map_err(failed)?);
+        let session = Session::new(0, Arc::clone(&config), timeout, 0, Arc::new(NoWatcher));
         let bare = Self { config, session };
         let answer = bare.ask(Request::sync("/")).await;
-        answer.map_err(|failure| crate::Error::failure("zookeeper", None, &failure))?;
+        answer.map_err(failed)?;
         Ok(bare)
     }
 
     /// The path of a lock's node.
     pub fn path(&self, name: &crate::Name) -> String {
-        super::paths::path(&self.config.root, name)
+        paths::path(&self.config.root, name)
     }
 
     /// Makes an ephemeral sequential node, and gives its path.
@@ -77,7 +84,7 @@ impl Bare {
     /// Whatever the server says.
     pub async fn create_container(&self, path: &str) -> Result<(), Failure> {
         match self.session.ask(Request::create_container(path, &self.config.acl)).await {
-            Err(error) if !error.is(super::errors::NODE_EXISTS) => Err(classify(&error)),
+            Err(error) if !error.is(NODE_EXISTS) => Err(classify(&error)),
             _ => Ok(()),
         }
     }
@@ -120,7 +127,7 @@ impl Bare {
     /// # Errors
     /// Whatever the server says.
     pub async fn end_session_of(&self, path: &str) -> Result<(), Failure> {
-        // Whoever has the session may take it back before it is ended: then once more.
+        // The client that has the session may take it back before it is ended: then once more.
         loop {
             let stat = match self.session.ask(Request::exists(path, false)).await {
                 Err(error) if error.is(NO_NODE) => return Ok(()),
@@ -134,7 +141,7 @@ impl Bare {
 
     async fn end_session(&self, owner: i64) -> Result<(), ZkError> {
         let mut stream = connection::connect(&self.config, &self.config.hosts[0]).await?;
-        // At once with the greeting: whoever has the session takes it back as soon as it notices.
+        // At once with the greeting: its client takes the session back as soon as it notices.
         let mut out = wire::connect(0, TIMEOUT_MS, owner, &password(owner));
         Request::close().put(1, &mut out);
         let lost = |error: std::io::Error| ZkError::Lost(error.to_string().into());

@@ -1,163 +1,76 @@
-//! From a URL to servers and options.
+//! How to connect to ZooKeeper, for users.
 
-use std::{fmt, sync::Arc};
-
-use super::{nodes::Dialect, wire::Acl};
-use crate::{
-    error::{Error, Result},
-    tls,
-    url::Url,
+use super::{
+    ZookeeperBackend,
+    codec::nodes::Dialect,
+    settings::{ACL, AUTH, DIALECT, ZookeeperSettings},
 };
+use crate::backends::shared::{typed::typed_config, url::Url};
 
-const OPTIONS: &str = "auth, acl, dialect, ca, cert, key";
-
-/// What locks are kept below when the URL does not say.
-const DEFAULT_ROOT: &str = "/tidelock";
-
-const ALL_PERMISSIONS: i32 = 31;
-
-/// How a client reaches ZooKeeper, and how locks are kept there.
-#[derive(Clone)]
-pub struct ZookeeperConfig {
-    pub(super) hosts: Vec<(String, u16)>,
-    /// The path below which all locks are, without a slash at its end.
-    pub(super) root: String,
-    pub(super) login: Option<Login>,
-    pub(super) tls: Option<Arc<rustls::ClientConfig>>,
-    pub(super) acl: Arc<[Acl]>,
-    pub(super) dialect: Dialect,
-}
-
-/// Who the client says it is.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Login {
-    pub(super) user: String,
-    pub(super) password: String,
-    pub(super) sasl: bool,
+typed_config! {
+    /// How a client reaches ZooKeeper, and how locks are kept there.
+    ///
+    /// ```no_run
+    /// use tidelock::{Locks, backends::zookeeper::ZookeeperConfig};
+    ///
+    /// # async fn connect() -> tidelock::Result<()> {
+    /// let config = ZookeeperConfig::new(["one:2181", "two", "three"])
+    ///     .root("/shop/locks")
+    ///     .user("shop")
+    ///     .password("p@ss/word");
+    /// let locks = Locks::connect_with(config).await?;
+    /// # drop(locks);
+    /// # Ok(()) }
+    /// ```
+    ZookeeperConfig reads ZookeeperSettings for ZookeeperBackend of "zookeeper", such as "zookeeper://user:password@one:2181,two,three/path"
 }
 
 impl ZookeeperConfig {
-    /// Reads a URL such as `zookeeper://user:password@one:2181,two,three/path`.
-    ///
-    /// # Errors
-    /// [`InvalidUrl`](crate::ErrorKind::InvalidUrl), without repeating anything that may be secret.
-    pub fn from_url(url: &str) -> Result<Self> {
-        let mut url = Url::parse(url)?;
-        let secure = url.scheme.ends_with('s');
-        if url.hosts.is_empty() {
-            return Err(Error::invalid_url("the URL names no host: write zookeeper://host:2181"));
-        }
-        let port = if secure { 2281 } else { 2181 };
-        let hosts = url.hosts.iter().map(|(host, at)| (host.clone(), at.unwrap_or(port))).collect();
-        let tls = url
-            .take_tls(secure, "zookeeper:// does not use it: write zookeepers://")?
-            .as_ref()
-            .map(tls::client_config)
-            .transpose()?;
-        let login = login(&mut url)?;
-        let acl = acl(url.take("acl").as_deref(), login.is_some())?;
-        let dialect = match url.take("dialect").as_deref() {
-            None | Some("curator") => Dialect::Curator,
-            Some("kazoo") => Dialect::Kazoo,
-            Some("both") => Dialect::Both,
-            Some(_) => {
-                return Err(Error::invalid_url("the URL's option dialect has to be curator, kazoo or both"));
-            }
-        };
-        let root = root(&url.path)?;
-        url.finish(OPTIONS)?;
-        Ok(Self { hosts, root, login, tls, acl, dialect })
+    /// Creates a config for these servers, each a host or `host:port`. The default port is 2181, or 2281 with
+    /// TLS.
+    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self { url: Url::of("zookeeper", hosts, ZookeeperSettings::OPTIONS) }
     }
 
-    pub(super) fn has_open_nodes(&self) -> bool {
-        self.acl.iter().any(|acl| acl.scheme == "world" && acl.permissions & !1 != 0)
+    /// Sets whether connections use TLS. Default: no.
+    #[must_use]
+    pub fn tls(mut self, tls: bool) -> Self {
+        self.url.scheme = if tls { "zookeepers" } else { "zookeeper" }.to_owned();
+        self
     }
-}
 
-fn root(path: &str) -> Result<String> {
-    let path = path.trim_end_matches('/');
-    if path.is_empty() {
-        return Ok(DEFAULT_ROOT.to_owned());
+    /// Sets the path below which all locks are. Default: `/tidelock`.
+    #[must_use]
+    pub fn root(mut self, path: impl AsRef<str>) -> Self {
+        let path = path.as_ref();
+        path.strip_prefix('/').unwrap_or(path).clone_into(&mut self.url.path);
+        self
     }
-    let bad = |element: &str| {
-        matches!(element, "" | "." | "..") || element.chars().any(|c| c.is_control() || u32::from(c) > 0xd7ff)
-    };
-    if path.split('/').any(bad) || path.split('/').next() == Some("zookeeper") {
-        return Err(Error::invalid_url(
-            "the path in the URL is none that ZooKeeper allows for locks: write zookeeper://host/some/path",
-        ));
-    }
-    Ok(format!("/{path}"))
-}
 
-fn login(url: &mut Url) -> Result<Option<Login>> {
-    let sasl = match url.take("auth").as_deref() {
-        None | Some("digest") => false,
-        Some("sasl") => true,
-        Some(_) => return Err(Error::invalid_url("the URL's option auth has to be digest or sasl")),
-    };
-    match (url.user.take(), url.password.take()) {
-        (Some(user), password) => {
-            if user.contains(':') && !sasl {
-                return Err(Error::invalid_url("a user of ZooKeeper may not have a colon in its name"));
-            }
-            Ok(Some(Login { user, password: password.unwrap_or_default(), sasl }))
-        }
-        (None, Some(_)) => {
-            Err(Error::invalid_url("the URL has a password without a user: write user:password@host"))
-        }
-        (None, None) if sasl => {
-            Err(Error::invalid_url("auth=sasl needs a login in the URL: write user:password@host"))
-        }
-        (None, None) => Ok(None),
+    /// Sets whether the server checks the login by SASL. Default: no, only the ACL of nodes knows it.
+    #[must_use]
+    pub fn sasl(self, sasl: bool) -> Self {
+        self.set(&AUTH.about, if sasl { "sasl" } else { "digest" })
     }
-}
 
-/// Who may do what with the nodes of locks.
-fn acl(option: Option<&str>, has_login: bool) -> Result<Arc<[Acl]>> {
-    let one = |scheme: &str, id: &str| -> Arc<[Acl]> {
-        [Acl { permissions: ALL_PERMISSIONS, scheme: scheme.to_owned(), id: id.to_owned() }].into()
-    };
-    match option {
-        None if has_login => Ok(one("auth", "")),
-        None | Some("open") => Ok(one("world", "anyone")),
-        Some("creator") if has_login => Ok(one("auth", "")),
-        Some("creator") => {
-            Err(Error::invalid_url("acl=creator needs a login in the URL: write user:password@host"))
-        }
-        Some(list) => list.split(',').map(entry).collect::<Result<Vec<_>>>().map(Into::into),
+    /// Sets who may do what with the nodes: `creator`, `open`, or a list such as `world:anyone:r`. Default:
+    /// `creator` with a login, else `open`.
+    #[must_use]
+    pub fn acl(self, acl: impl Into<String>) -> Self {
+        self.set(&ACL.about, acl)
     }
-}
 
-/// One entry as the command line of ZooKeeper has it: `scheme:id:cdrwa`.
-fn entry(text: &str) -> Result<Acl> {
-    let bad = || {
-        Error::invalid_url(
-            "the URL's option acl has to be open, creator, or a list of scheme:id:permissions such as world:anyone:r",
+    /// Sets whose node names are written. Default: [`Dialect::Curator`].
+    #[must_use]
+    pub fn dialect(self, dialect: Dialect) -> Self {
+        self.set(
+            &DIALECT.about,
+            match dialect {
+                Dialect::Curator => "curator",
+                Dialect::Kazoo => "kazoo",
+                Dialect::Both => "both",
+            },
         )
-    };
-    let (scheme, rest) = text.split_once(':').ok_or_else(bad)?;
-    let (id, letters) = rest.rsplit_once(':').ok_or_else(bad)?;
-    let mut permissions = 0;
-    for letter in letters.chars() {
-        permissions |= match letter {
-            'r' => 1,
-            'w' => 2,
-            'c' => 4,
-            'd' => 8,
-            'a' => 16,
-            _ => return Err(bad()),
-        };
-    }
-    if permissions == 0 || scheme.is_empty() {
-        return Err(bad());
-    }
-    Ok(Acl { permissions, scheme: scheme.to_owned(), id: id.to_owned() })
-}
-
-impl fmt::Debug for ZookeeperConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ZookeeperConfig({:?}, root {:?}, {:?})", self.hosts, self.root, self.dialect)
     }
 }
 
@@ -165,42 +78,29 @@ impl fmt::Debug for ZookeeperConfig {
 mod tests {
     use super::*;
 
-    #[test]
-    fn urls_are_read_with_their_options() {
-        let one = ZookeeperConfig::from_url("zookeeper://me:secret@a:1,b/app/locks/?dialect=both").unwrap();
-        assert_eq!(one.hosts, [("a".into(), 1), ("b".into(), 2181)]);
-        assert_eq!((&*one.root, one.dialect, &*one.acl[0].scheme), ("/app/locks", Dialect::Both, "auth"));
-        assert!(!one.has_open_nodes() && !format!("{one:?}").contains("secret"));
-        let plain = ZookeeperConfig::from_url("zk://a").unwrap();
-        assert_eq!((&*plain.root, plain.has_open_nodes()), ("/tidelock", true));
-        let acl = ZookeeperConfig::from_url("zk://a?acl=digest:me:h%3D:cdrwa,world:anyone:r").unwrap();
-        assert_eq!((acl.acl[0].permissions, acl.acl[1].permissions), (31, 1));
-        assert!(!acl.has_open_nodes());
-        let secure = ZookeeperConfig::from_url("zks://me:x@a?auth=sasl").unwrap();
-        assert!(secure.tls.is_some() && secure.login.unwrap().sasl && secure.hosts[0].1 == 2281);
+    fn same(typed: ZookeeperConfig, url: &str) {
+        assert_eq!(typed.url.parts(), ZookeeperConfig::from_url(url).unwrap().url.parts(), "{url}");
+        typed.settings().unwrap();
     }
 
     #[test]
-    fn wrong_urls_get_one_clear_sentence_without_secrets() {
-        for bad in [
-            "zookeeper://",
-            "zookeeper://:secret@h",
-            "zookeeper://h/a//b",
-            "zookeeper://h/zookeeper/x",
-            "zookeeper://h/..",
-            "zookeeper://me:secret@h?auth=magic",
-            "zookeeper://h?auth=sasl",
-            "zookeeper://h?acl=creator",
-            "zookeeper://h?acl=world",
-            "zookeeper://h?acl=world:anyone:x",
-            "zookeeper://h?dialect=latin",
-            "zookeeper://h?ca=/nonexistent",
-            "zookeepers://h?ca=/nonexistent",
-            "zookeepers://h?cert=/dev/null",
-            "zookeeper://h?nonsense",
+    fn a_typed_config_says_what_a_url_would_say() {
+        let typed = ZookeeperConfig::new(["a", "b:1"]).root("/app/locks").user("me").password("p");
+        let typed = typed.sasl(true).acl("open").dialect(Dialect::Both).tls(true);
+        same(typed, "zookeepers://me:p@a,b:1/app/locks?auth=sasl&acl=open&dialect=both");
+    }
+
+    #[test]
+    fn mistakes_are_reported_when_the_config_is_used() {
+        for mistaken in [
+            ZookeeperConfig::new([""; 0]),
+            ZookeeperConfig::new(["a"]).root("/zookeeper/x"),
+            ZookeeperConfig::new(["a"]),
+            ZookeeperConfig::new(["a"]).acl("world"),
         ] {
-            let error = ZookeeperConfig::from_url(bad).unwrap_err();
-            assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");
+            let mistaken = mistaken.password("secret");
+            let failure = mistaken.settings().err().unwrap_or_else(|| panic!("{mistaken:?} is fine"));
+            assert!(!format!("{failure} {mistaken:?}").contains("secret"), "{failure}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What may be concluded from an error of ZooKeeper.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use crate::backend::Failure;
 
@@ -12,7 +12,7 @@ pub(super) const AUTH_FAILED: i32 = -115;
 
 /// Why there is no answer, or no good one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ZkError {
+pub(crate) enum ZkError {
     /// It was never sent.
     NotSent(Arc<str>),
     /// It was sent, and the connection ended before an answer came.
@@ -36,8 +36,24 @@ impl ZkError {
     }
 }
 
-/// What an error means to whoever asked.
+impl fmt::Display for ZkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(why) | Self::Lost(why) | Self::Denied(why) => f.write_str(why),
+            Self::Expired => f.write_str("the session has expired"),
+            Self::Code(code) => write!(f, "ZooKeeper answers with error {code}"),
+        }
+    }
+}
+
+impl std::error::Error for ZkError {}
+
+/// What an error means for the call that got it.
 pub(super) fn classify(error: &ZkError) -> Failure {
+    conclude(error).caused_by(error.clone())
+}
+
+fn conclude(error: &ZkError) -> Failure {
     match error {
         ZkError::NotSent(why) => Failure::unreachable(Arc::clone(why)),
         ZkError::Lost(why) => Failure::unknown(Arc::clone(why)),
@@ -55,19 +71,19 @@ fn by_code(code: i32) -> Failure {
         -5 => Failure::denied(text("that it does not understand the request: use ZooKeeper 3.5 or newer")),
         -6 => Failure::denied(text("that it does not know the request: use ZooKeeper 3.5 or newer")),
         -7 | -122 => Failure::unknown(text("that it took too long")),
-        -8 => Failure::denied(text("that the request is wrong: mend the path in the URL")),
+        -8 => Failure::denied(text("that the request is wrong: correct the path in the URL")),
         NO_NODE => Failure::unreachable(text("that the lock's node vanished again and again")),
         NO_AUTH => Failure::denied(text(
-            "that this client may not do that: give the URL the login that the nodes were made with, or mend their ACL",
+            "that this client may not do that: give the URL the login that the nodes were made with, or change their ACL",
         )),
         BAD_VERSION | NODE_EXISTS => Failure::unreachable(text("that others changed the same node")),
         -108 => Failure::denied(text(
             "that an ephemeral node stands where locks should be: use another path in the URL",
         )),
         -112 => Failure::unreachable(text("that the session is over")),
-        -114 => Failure::denied(text("that the ACL is wrong: mend the option acl in the URL")),
+        -114 => Failure::denied(text("that the ACL is wrong: correct the option acl in the URL")),
         AUTH_FAILED | -124 => {
-            Failure::denied(text("that the login failed: mend user and password in the URL"))
+            Failure::denied(text("that the login failed: correct the user and password in the URL"))
         }
         -118 => Failure::unreachable(text("that the session moved to another server")),
         -119 => Failure::unreachable(text("that it is read-only, without a majority")),
@@ -111,6 +127,7 @@ mod tests {
         ] {
             let failure = classify(&error);
             assert_eq!(failure.kind, kind, "{error:?}");
+            assert_eq!(failure.cause.as_ref().and_then(|cause| cause.downcast_ref()), Some(&error));
             assert!(!failure.reason.contains('\n'), "{error:?}: {failure}");
         }
     }

@@ -1,42 +1,89 @@
-//! `zookeeper:` keeps lines as ephemeral sequential nodes, in the layout of Curator.
+//! `zookeeper:` keeps locks as ephemeral sequential nodes, in the layout of Curator.
 //!
-//! | file | what |
-//! |---|---|
-//! | `config` | from a URL to servers and options |
-//! | `wire` | the protocol: requests and answers as bytes |
-//! | `connection` | one connection to one server: opened, greeted, logged in |
-//! | `sasl` | the login by SASL |
-//! | `session` | a session over one connection after another |
-//! | `errors` | what may be concluded from an error |
-//! | `paths` | names of locks as paths |
-//! | `nodes` | names of nodes in a line, as Curator and kazoo write them |
-//! | `order` | who holds and who waits, and for which node |
-//! | `table` | the claims of this client |
-//! | `store` | the verbs |
-//! | `place` | a claim's place: taken, found again, made a hold |
-//! | `notice` | why claims were put out |
-//! | `view` | what people see |
-//! | `attendant` | what is done because something happened |
-//! | `backend` | the waist |
-//! | `bare` | nodes without locks, for tests and measurements |
+//! [`Locks::connect`](crate::Locks::connect) is the usual way to use it. To wrap it in a backend of your own, connect
+//! it yourself:
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! use tidelock::{
+//!     Locks,
+//!     backend::ClientId,
+//!     backends::zookeeper::{ZookeeperBackend, ZookeeperConfig},
+//! };
+//!
+//! # async fn connect() -> tidelock::Result<()> {
+//! let config = ZookeeperConfig::from_url("zookeeper://127.0.0.1:2181")?;
+//! let backend = ZookeeperBackend::connect(config, ClientId::random()).await?;
+//! let locks = Locks::with_backend(Arc::new(backend));
+//! # drop(locks);
+//! # Ok(()) }
+//! ```
 
-mod attendant;
+// | file | what |
+// |---|---|
+// | `config` | how to connect, for users |
+// | `settings` | from a URL to servers and options |
+// | `backend` | connecting, and what the store can do |
+// | `store` | the verbs, and what they have in common |
+// | `enter` | a claim takes a place at the end of its line |
+// | `settle` | how a claim stands there, and what follows: it holds, joins a hold, or watches those ahead |
+// | `renew` | a batch of claims is renewed |
+// | `leave` | a claim leaves |
+// | `detached` | holds that outlive their clients |
+// | `view` | what people see |
+// | `claims` | the claims of this client |
+// | `order` | who holds and who waits, and for which node |
+// | `epochs` | what is added to transactions, so that tokens grow though a server lost its data |
+// | `wake/` | news from the servers, and what follows from them |
+// | `link/` | the connections to the servers |
+// | `codec/` | names of locks and claims as names of nodes |
+// | `fitness` | whether the servers are fit for locks |
+// | `errors` | what may be concluded from an error |
+// | `bare` | nodes without locks, for tests and measurements |
+
 mod backend;
 #[cfg(feature = "testing")]
 pub mod bare;
+mod claims;
+mod codec;
 mod config;
-mod connection;
+mod detached;
+mod enter;
+mod epochs;
 mod errors;
-mod nodes;
-mod notice;
+mod fitness;
+mod leave;
+mod link;
 mod order;
-mod paths;
-mod place;
-mod sasl;
-mod session;
+mod renew;
+mod settings;
+mod settle;
 mod store;
-mod table;
 mod view;
-mod wire;
+mod wake;
 
-pub use self::{backend::ZookeeperBackend, config::ZookeeperConfig};
+pub use self::{backend::ZookeeperBackend, codec::nodes::Dialect, config::ZookeeperConfig};
+
+use super::{registry::Store, target::Config};
+
+/// Its entry in the registry.
+pub(super) const STORE: Store = Store {
+    name: "zookeeper",
+    schemes: &["zookeeper", "zookeepers", "zk", "zks"],
+    feature: Some("zookeeper"),
+    needs_server: true,
+    options: settings::ZookeeperSettings::OPTIONS,
+    takes_paths: false,
+    on_clock: None,
+    connect: |url, client| Box::pin(async move { ZookeeperConfig::from_url(url)?.connect(client).await }),
+    #[cfg(feature = "stock")]
+    stock: None,
+    #[cfg(feature = "stock")]
+    stock_schema: None,
+    schema: None,
+};
+
+/// Its page, so that the example there compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/backends/zookeeper.md")]
+struct Page;

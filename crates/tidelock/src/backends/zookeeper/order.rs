@@ -1,12 +1,15 @@
-//! Who holds and who waits, from the names of the nodes in a line: every client comes to the same.
+//! Who holds and who waits, from the names of the nodes in a line, and which of them a claim watches.
 //!
-//! These are the rules of [`line`](crate::line). Those with one number are one hold: whoever rides took
-//! over the number of whoever it rides on, and the hold is as large as the largest of them.
+//! The rules are those of [`order`](crate::backends::shared::order). Nodes with one number are one hold: a claim that
+//! rides took over the number of the hold it rides on.
 
 use std::{collections::HashSet, time::Duration};
 
-use super::nodes::Contender;
-use crate::backend::{Capacity, Claim, ClaimId, Refusal, Share};
+use super::codec::nodes::Contender;
+use crate::{
+    backend::{Capacity, Claim, ClaimId, Refusal, Share},
+    backends::shared::order::{self, Hold, InLine, Ride, count, mismatch, size},
+};
 
 /// How many nodes one claim watches at most; where more matter it watches the whole line.
 const MAX_WATCHES: usize = 16;
@@ -14,23 +17,15 @@ const MAX_WATCHES: usize = 16;
 /// Everybody in line, in order.
 #[derive(Debug)]
 pub(super) struct Order {
-    holds: Vec<Hold>,
-    /// The first so many hold.
-    held: usize,
+    line: Vec<Contender>,
+    order: order::Order,
     /// What sharing claims agreed on.
     pub(super) capacity: Option<Capacity>,
 }
 
-/// Those with one number.
-#[derive(Debug)]
-struct Hold {
-    members: Vec<Contender>,
-    share: Share,
-}
-
 /// How a claim stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Stand {
+pub(super) enum Position {
     Holds {
         /// The epoch that its node says, if it took over a place.
         epoch: Option<u64>,
@@ -56,177 +51,134 @@ pub(super) struct Wait {
     pub(super) left: Vec<(String, Duration)>,
 }
 
+impl InLine for Contender {
+    const RIDES_FIRST: bool = false;
+
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    fn rides(&self) -> bool {
+        // Only what holds takes over a place.
+        self.epoch.is_some()
+    }
+}
+
 impl Order {
     /// Reads the children of a lock's node.
     pub(super) fn read(children: &[String]) -> Self {
-        let mut all: Vec<_> = children.iter().filter_map(|child| Contender::read(child)).collect();
-        let least = all.iter().map(|contender| contender.number).min().unwrap_or(0);
-        let most = all.iter().map(|contender| contender.number).max().unwrap_or(0);
+        let mut line: Vec<_> = children.iter().filter_map(|child| Contender::read(child)).collect();
+        let least = line.iter().map(|contender| contender.number).min().unwrap_or(0);
+        let most = line.iter().map(|contender| contender.number).max().unwrap_or(0);
         // The counter ran over: what is negative came later.
         let ran_over = i64::from(most) - i64::from(least) > i64::from(i32::MAX);
         let rank = |contender: &Contender| {
             let number = i64::from(contender.number);
             if ran_over && number < 0 { number + (1 << 32) } else { number }
         };
-        all.sort_by_key(rank);
+        line.sort_by_key(rank);
         // Of a claim with two nodes the first counts.
         let mut seen = HashSet::new();
-        all.retain(|contender| contender.id.is_none_or(|id| seen.insert(id)));
-        let mut order = Self { holds: Vec::new(), held: 0, capacity: None };
-        for contender in all {
-            order.add(contender);
-        }
-        order.count();
-        order
+        line.retain(|contender| contender.id.is_none_or(|id| seen.insert(id)));
+        let capacity = order::capacity(&line);
+        // A claim that assumes another capacity is about to be refused, and in nobody's way.
+        line.retain(|contender| mismatch(contender.share, capacity).is_none());
+        Self { order: order::Order::of(&line, rank), line, capacity }
     }
 
-    fn add(&mut self, contender: Contender) {
-        if let Some(capacity) = contender.share.capacity() {
-            // Whoever assumes another capacity is about to be refused, and in nobody's way.
-            if *self.capacity.get_or_insert(capacity) != capacity {
-                return;
-            }
-        }
-        match self.holds.last_mut().filter(|hold| hold.members[0].number == contender.number) {
-            Some(hold) => {
-                if size(contender.share) > size(hold.share) {
-                    hold.share = contender.share;
-                }
-                hold.members.push(contender);
-            }
-            None => self.holds.push(Hold { share: contender.share, members: vec![contender] }),
-        }
-    }
-
-    /// Counts how many hold: all from the first that fit together.
-    fn count(&mut self) {
-        let mut used = 0;
-        self.held = 0;
-        for hold in &self.holds {
-            let fits = match hold.share {
-                Share::Exclusive => self.held == 0,
-                Share::Shared => true,
-                Share::Permits { n, of } => used + u64::from(n) <= u64::from(of),
-            };
-            if !fits {
-                return;
-            }
-            used += u64::from(hold.share.weight());
-            self.held += 1;
-            if hold.share == Share::Exclusive {
-                return;
-            }
-        }
+    fn members<'a>(&'a self, holds: &'a [Hold]) -> impl Iterator<Item = &'a Contender> {
+        holds.iter().flat_map(|hold| &hold.claims).map(|index| &self.line[*index])
     }
 
     /// Who holds, in order.
     pub(super) fn holders(&self) -> impl Iterator<Item = &Contender> {
-        self.holds[..self.held].iter().flat_map(|hold| &hold.members)
+        self.order.holders().map(|index| &self.line[index])
     }
 
     /// Who waits, in order.
     pub(super) fn waiters(&self) -> impl Iterator<Item = &Contender> {
-        self.holds[self.held..].iter().flat_map(|hold| &hold.members)
+        self.order.waiters().map(|index| &self.line[index])
     }
 
     /// How a claim stands whose first node has this name.
-    pub(super) fn stand(&self, claim: &Claim, node: &str) -> Stand {
-        let found = self.holds.iter().position(|hold| hold.members.iter().any(|member| member.node == node));
-        let Some(index) = found else {
+    pub(super) fn position(&self, claim: &Claim, node: &str) -> Position {
+        let found = self.line.iter().position(|contender| contender.node == node);
+        let Some((found, hold)) = found.and_then(|found| Some((found, self.order.hold_of(found)?))) else {
             // Left out because it assumes another capacity, or not there.
-            return Stand::Absent;
+            return Position::Absent;
         };
-        // Whoever has not joined the hold of its owner yet does, though it may fit beside it.
-        let joined =
-            self.holds[index].members.iter().any(|member| member.node == node && member.epoch.is_some());
-        let ridden = if joined { None } else { self.ridden_by(claim, index) };
-        if let Some(Ok(on)) = ridden {
-            return Stand::Rides(on.clone());
+        let mine = &self.line[found];
+        // One that has not joined the hold of its owner yet does, though it may fit beside it.
+        if mine.epoch.is_none()
+            && let Ride::On(on) = self.order.ride(&self.line, claim, hold)
+        {
+            return Position::Rides(self.line[on].clone());
         }
-        if index < self.held {
-            let behind: usize = self.holds[index + 1..].iter().map(|hold| hold.members.len()).sum();
-            let mine = self.holds[index].members.iter().find(|member| member.node == node);
-            let epoch = mine.and_then(|member| member.epoch);
-            return Stand::Holds { epoch, behind: u32::try_from(behind).unwrap_or(u32::MAX) };
+        if self.order.holds[hold].is_held {
+            let behind = self.members(&self.order.holds[hold + 1..]).count();
+            return Position::Holds { epoch: mine.epoch, behind: count(behind) };
         }
-        Stand::Waits(self.wait(claim, index))
+        Position::Waits(self.wait(claim, hold))
     }
 
     /// How a claim would stand that comes now.
-    pub(super) fn would_stand(&self, claim: &Claim) -> Stand {
+    pub(super) fn position_of_new(&self, claim: &Claim) -> Position {
         if let Some(refusal) = self.refusal(claim) {
-            return Stand::Refused(refusal);
+            return Position::Refused(refusal);
         }
-        if let Some(Ok(on)) = self.ridden_by(claim, self.held) {
-            return Stand::Rides(on.clone());
+        if let Ride::On(on) = self.order.ride(&self.line, claim, usize::MAX) {
+            return Position::Rides(self.line[on].clone());
         }
-        let used: u64 = self.holds.iter().map(|hold| u64::from(hold.share.weight())).sum();
-        let exclusive = self.holds.iter().any(|hold| hold.share == Share::Exclusive);
-        let fits = match claim.share {
-            Share::Exclusive => self.holds.is_empty(),
-            Share::Shared => !exclusive,
-            Share::Permits { n, of } => !exclusive && used + u64::from(n) <= u64::from(of),
-        };
-        if fits {
-            return Stand::Holds { epoch: None, behind: 0 };
+        if self.order.has_room_for(claim.share) {
+            return Position::Holds { epoch: None, behind: 0 };
         }
-        Stand::Waits(self.wait(claim, self.holds.len()))
+        Position::Waits(self.wait(claim, self.order.holds.len()))
     }
 
     /// Why a claim that just came must not stay: it never could hold, or it would wait for itself.
     pub(super) fn refusal(&self, claim: &Claim) -> Option<Refusal> {
-        match (claim.share.capacity(), self.capacity) {
-            (Some(asked), Some(agreed)) if asked != agreed => return Some(Refusal::Capacity(agreed)),
-            _ => {}
+        let other = mismatch(claim.share, self.capacity);
+        if other.is_some() {
+            return other;
         }
-        let own =
-            self.holds.iter().position(|hold| hold.members.iter().any(|member| member.id == Some(claim.id)));
-        match self.ridden_by(claim, own.unwrap_or(self.held)) {
-            Some(Err(held)) => Some(Refusal::Upgrade(held)),
-            _ => None,
+        let own = self.line.iter().position(|contender| contender.id == Some(claim.id));
+        let own = own.and_then(|index| self.order.hold_of(index));
+        match self.order.ride(&self.line, claim, own.unwrap_or(usize::MAX)) {
+            Ride::TooSmall(held) => Some(Refusal::Upgrade(held)),
+            Ride::None | Ride::On(_) => None,
         }
     }
 
-    /// The hold before this place that a claim may join, or the one of its owner that is too small for it.
-    fn ridden_by(&self, claim: &Claim, place: usize) -> Option<Result<&Contender, Share>> {
-        let owner = claim.owner.as_ref()?.as_str();
-        let mut too_small = None;
-        for holder in self.holds[..self.held.min(place)].iter().flat_map(|hold| &hold.members) {
-            if holder.owner.as_deref() == Some(owner) {
-                if holder.share.covers(claim.share) {
-                    return Some(Ok(holder));
-                }
-                too_small = Some(Err(holder.share));
-            }
-        }
-        too_small
-    }
-
-    fn wait(&self, claim: &Claim, index: usize) -> Wait {
-        let ahead = &self.holds[..index];
-        let members = || ahead.iter().flat_map(|hold| &hold.members);
-        let left = members().filter(|member| member.stays());
+    fn wait(&self, claim: &Claim, hold: usize) -> Wait {
+        let ahead = &self.order.holds[..hold];
+        let left = self.members(ahead).filter(|member| member.stays());
         let left = left.filter_map(|member| Some((member.node.clone(), member.lease?))).collect();
         let watch = self.watched(claim, ahead);
         let last = match ahead {
-            [only] => only.members.len() == 1 && only.members[0].is_plain() && watch.is_some(),
+            [Hold { claims, .. }] => {
+                matches!(claims[..], [only] if self.line[only].is_plain()) && watch.is_some()
+            }
             _ => false,
         };
-        Wait { ahead: u32::try_from(members().count()).unwrap_or(u32::MAX), watch, last, left }
+        Wait { ahead: count(self.members(ahead).count()), watch, last, left }
     }
 
     /// The nodes of which one has to go before the claim can hold.
     fn watched(&self, claim: &Claim, ahead: &[Hold]) -> Option<Vec<String>> {
-        // Whoever waits for its own owner comes along when that gets the lock, which no node tells.
+        // One that waits for its own owner comes along when that gets the lock, which no node tells.
         let owner = claim.owner.as_ref().map(|owner| owner.as_str());
-        let is_own = |member: &Contender| owner.is_some() && member.owner.as_deref() == owner;
-        if ahead.iter().any(|hold| hold.members.iter().any(is_own)) {
+        if owner.is_some() && self.members(ahead).any(|member| member.owner.as_deref() == owner) {
             return None;
         }
         // Of those with one number the largest says how much is taken: without it there may be room beside the
         // others.
         let one_of = |hold: &Hold| {
-            let largest = hold.members.iter().max_by_key(|member| size(member.share));
+            let members = hold.claims.iter().map(|index| &self.line[*index]);
+            let largest = members.max_by_key(|member| size(member.share));
             largest.map_or_else(String::new, |member| member.node.clone())
         };
         if let Some(exclusive) = ahead.iter().rev().find(|hold| hold.share == Share::Exclusive)
@@ -243,11 +195,12 @@ impl Order {
                 let too_many = (taken + u64::from(n)).saturating_sub(u64::from(of));
                 // If only the first ones went, too little would be free: watch all the others.
                 let mut first = 0;
-                let others = ahead.iter().skip_while(|hold| {
+                let others = ahead.iter().position(|hold| {
                     first += u64::from(hold.share.weight());
-                    first < too_many
+                    first >= too_many
                 });
-                let watch: Vec<_> = others.flat_map(|hold| &hold.members).map(|m| m.node.clone()).collect();
+                let others = self.members(&ahead[others.unwrap_or(ahead.len())..]);
+                let watch: Vec<_> = others.map(|member| member.node.clone()).collect();
                 (watch.len() <= MAX_WATCHES).then_some(watch)
             }
         }
@@ -259,14 +212,6 @@ impl Order {
         let mut nodes: Vec<_> = read.filter(|contender| contender.id == Some(id)).collect();
         nodes.sort_by_key(|contender| contender.number);
         nodes
-    }
-}
-
-/// For comparing the members of one hold.
-fn size(share: Share) -> u64 {
-    match share {
-        Share::Exclusive => u64::MAX,
-        sharing => u64::from(sharing.weight()),
     }
 }
 
@@ -296,14 +241,14 @@ mod tests {
     }
 
     fn waits(children: &[String], claim: &Claim, node: &str) -> Wait {
-        match Order::read(children).stand(claim, node) {
-            Stand::Waits(wait) => wait,
+        match Order::read(children).position(claim, node) {
+            Position::Waits(wait) => wait,
             other => panic!("it should wait, and {other:?}"),
         }
     }
 
     #[test]
-    fn whoever_waits_watches_the_one_node_that_matters() {
+    fn a_claim_that_waits_watches_the_one_node_that_matters() {
         let line = [
             node(1, "-__READ__", 1),
             node(2, "-lock-", 2),

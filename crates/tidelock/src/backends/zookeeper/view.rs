@@ -3,19 +3,20 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
-    errors::{NO_NODE, ZkError, classify},
-    nodes::Contender,
+    codec::{nodes::Contender, paths},
+    errors::{NO_NODE, ZkError},
+    link::{
+        session::Session,
+        wire::{self, Request, Stat},
+    },
     order::Order,
-    paths,
-    session::Session,
-    store::ZkStore,
-    wire::{self, Request, Stat},
+    store::ZookeeperStore,
 };
 use crate::{
-    backend::{Claim, ClaimId, ClaimView, Failure, LockView, Scope},
+    backend::{Claim, ClaimId, ClaimView, LockView, Scope},
     clock::wall_micros,
-    name::Name,
-    owner::Owner,
+    model::name::Name,
+    model::owner::Owner,
 };
 
 /// How many nodes are read at once.
@@ -37,32 +38,33 @@ fn read_data(data: &[u8]) -> (Arc<str>, Duration) {
     ttl.unwrap_or_else(|| (label.into(), Duration::ZERO))
 }
 
-impl ZkStore {
-    pub(super) async fn look(self: &Arc<Self>, scope: &Scope) -> Result<Vec<LockView>, Failure> {
-        let session = self.any_session();
-        let look = async {
-            session.ask(Request::sync(&self.config.root)).await?;
-            let names = match scope {
-                Scope::Names(names) => names.clone(),
-                Scope::All => self.names(&session).await?,
-            };
-            let mut views = Vec::new();
-            for some in names.chunks(AT_ONCE) {
-                let asked: Vec<_> = some
-                    .iter()
-                    .map(|name| (name, session.ask(Request::children(&self.path(name), false))))
-                    .collect();
-                for (name, answer) in asked {
-                    let children = match answer.await {
-                        Err(error) if error.is(NO_NODE) => continue,
-                        children => wire::children(&children?)?,
-                    };
-                    views.extend(self.view(&session, name, &children).await?);
-                }
-            }
-            Ok::<_, ZkError>(views)
+impl ZookeeperStore {
+    /// What is in line.
+    pub(super) async fn views(&self, scope: &Scope) -> Result<Vec<LockView>, ZkError> {
+        let session = self.link.any_session();
+        let synced = session.ask(Request::sync(&self.config.root));
+        let epochs = self.prepare_epochs(&session);
+        synced.await?;
+        self.learn_epochs(&session, epochs).await;
+        let names = match scope {
+            Scope::Names(names) => names.clone(),
+            Scope::All => self.names(&session).await?,
         };
-        look.await.map_err(|error| classify(&error))
+        let mut views = Vec::new();
+        for some in names.chunks(AT_ONCE) {
+            let asked: Vec<_> = some
+                .iter()
+                .map(|name| (name, session.ask(Request::children(&self.path(name), false))))
+                .collect();
+            for (name, answer) in asked {
+                let children = match answer.await {
+                    Err(error) if error.is(NO_NODE) => continue,
+                    children => wire::children(&children?)?,
+                };
+                views.extend(self.view(&session, name, &children).await?);
+            }
+        }
+        Ok(views)
     }
 
     async fn view(
@@ -91,7 +93,7 @@ impl ZkStore {
         let claim = |contender: &Contender, holds: bool| {
             let (data, stat) = read.get(&contender.node)?;
             let (label, ttl) = read_data(data);
-            let epoch = contender.epoch.unwrap_or(u64::try_from(stat.czxid).unwrap_or(0));
+            let epoch = contender.epoch.unwrap_or_else(|| self.epochs.shown(stat.czxid));
             let born = u64::try_from(stat.ctime).unwrap_or(0).saturating_mul(1_000);
             let ttl = contender.lease.unwrap_or(ttl);
             Some(ClaimView {

@@ -1,4 +1,4 @@
-//! Whoever goes away leaves nothing behind.
+//! A caller that goes away leaves nothing behind.
 
 use std::{
     pin::Pin,
@@ -25,7 +25,7 @@ super::cases! { "cancel":
     release_dropped_after_any_number_of_polls_gives_the_lock_back,
     run_that_is_dropped_gives_the_lock_back,
     several_locks_dropped_half_way_leave_nothing,
-    whoever_stands_behind_one_that_goes_away_moves_on,
+    a_waiter_behind_one_that_goes_away_moves_on,
     task_that_stands_behind_one_that_goes_away_moves_on,
 }
 
@@ -135,7 +135,7 @@ async fn lock_dropped_after_any_time_leaves_nothing(world: World) {
     }
 }
 
-/// A lock changes hands, and whoever should get it goes away at every moment of that.
+/// A lock changes hands, and the task that should get it goes away at every moment of that.
 async fn hand_over(world: &World, waits_in_store: bool, ask: fn(&Locks, &str) -> Asking) {
     let [one, other, newcomer] = world.clients().await;
     let name = world.name("lock");
@@ -262,7 +262,7 @@ async fn several_locks_dropped_half_way_leave_nothing(world: World) {
     nothing_is_left(&world, &newcomer, &b).await;
 }
 
-async fn whoever_stands_behind_one_that_goes_away_moves_on(world: World) {
+async fn a_waiter_behind_one_that_goes_away_moves_on(world: World) {
     let [one, two, three] = world.clients().await;
     let name = world.name("lock");
     let held = one.mutex(&name).lock().await.unwrap();

@@ -12,7 +12,7 @@ super::cases! { "capacity":
     another_number_of_permits_is_refused(permits),
     readers_of_a_semaphore_are_refused(permits),
     permits_of_a_read_lock_are_refused(permits),
-    capacity_of_whoever_waits_counts(permits),
+    capacity_of_waiters_counts(permits),
     another_capacity_is_allowed_after_all_have_left(permits),
     another_capacity_is_allowed_after_all_have_lapsed(permits),
     refused_claim_leaves_nothing_in_line(permits),
@@ -60,7 +60,7 @@ async fn refused(client: &Raw, name: &str, share: Share) -> Capacity {
     }
 }
 
-async fn capacity_of_whoever_waits_counts(world: World) {
+async fn capacity_of_waiters_counts(world: World) {
     let [one, two, three] = world.backends().await;
     let name = world.name("lock");
     let holds = one.claim(&name, Share::Exclusive);

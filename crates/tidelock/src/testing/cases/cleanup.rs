@@ -18,7 +18,7 @@ super::cases! { "cleanup":
     claims_of_a_client_that_went_away_lapse,
     shutdown_waits_for_guards,
     shutdown_gives_back_what_is_still_held,
-    shutdown_ends_whoever_waits,
+    shutdown_ends_waiting,
     client_that_was_shut_down_acquires_nothing,
 }
 
@@ -27,7 +27,7 @@ async fn released_locks_leave_nothing(world: World) {
     client.mutex(world.name("a")).lock().await.unwrap().release().await.unwrap();
     client.rw_lock(world.name("b")).read().await.unwrap().release().await.unwrap();
     client.lock_all([world.name("c"), world.name("d")]).await.unwrap().release().await.unwrap();
-    assert_eq!(world.in_use().await, []);
+    assert_eq!(world.in_use().await, [""; 0]);
 }
 
 async fn dropped_guards_leave_nothing(world: World) {
@@ -99,7 +99,7 @@ async fn claims_of_a_client_that_went_away_lapse(world: World) {
     drop(one);
     world.let_short_leases_lapse().await;
     other.leave(&in_the_way).await;
-    assert_eq!(world.in_use().await, []);
+    assert_eq!(world.in_use().await, [""; 0]);
 }
 
 async fn shutdown_waits_for_guards(world: World) {
@@ -123,11 +123,11 @@ async fn shutdown_gives_back_what_is_still_held(world: World) {
     assert_eq!((guard.state(), reader.state()), (LockState::Lost, LockState::Lost));
     assert!(guard.lost().await.is_lost());
     assert!(guard.release().await.unwrap_err().is_lost());
-    assert_eq!(world.in_use().await, []);
+    assert_eq!(world.in_use().await, [""; 0]);
     assert_eq!(client.shutdown(Duration::ZERO).await, 0, "once more is harmless");
 }
 
-async fn shutdown_ends_whoever_waits(world: World) {
+async fn shutdown_ends_waiting(world: World) {
     let [one, other] = world.clients().await;
     let name = world.name("lock");
     let held = one.mutex(&name).lock().await.unwrap();

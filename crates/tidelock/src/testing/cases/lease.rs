@@ -7,11 +7,11 @@ use crate::{
 
 super::cases! { "lease":
     unrenewed_claim_lapses_and_the_next_holds,
-    lock_of_a_dead_client_goes_to_whoever_waits,
+    lock_of_a_dead_client_goes_to_the_next_waiter,
     lock_of_a_silent_client_is_kept_until_its_lease_ends,
     lapsed_waiter_is_passed_over,
     lapsed_claims_are_not_shown,
-    whoever_stands_behind_a_lapsed_claim_is_shown,
+    a_waiter_behind_an_expired_claim_is_shown,
     repeated_enter_begins_the_lease_anew,
     renewal_begins_the_lease_anew,
     becoming_a_holder_does_not_prolong_the_lease,
@@ -20,7 +20,7 @@ super::cases! { "lease":
     first_in_line_holds_when_it_asks_after_the_lease_ahead,
     guard_without_renewal_is_lost_at_its_deadline,
     guard_is_valid_for_less_than_its_ttl,
-    whoever_waits_keeps_its_place_for_longer_than_its_ttl,
+    a_waiter_keeps_its_place_for_longer_than_its_ttl,
 }
 
 async fn unrenewed_claim_lapses_and_the_next_holds(world: World) {
@@ -34,7 +34,7 @@ async fn unrenewed_claim_lapses_and_the_next_holds(world: World) {
     assert!(other.holds(&next).await.epoch > grant.epoch);
 }
 
-async fn lock_of_a_dead_client_goes_to_whoever_waits(world: World) {
+async fn lock_of_a_dead_client_goes_to_the_next_waiter(world: World) {
     let (dead, living) = (world.backend().await, world.client().await);
     let name = world.name("lock");
     dead.hold(&dead.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
@@ -76,7 +76,7 @@ async fn lapsed_claims_are_not_shown(world: World) {
     assert_eq!(world.seen(&name).await, None);
 }
 
-async fn whoever_stands_behind_a_lapsed_claim_is_shown(world: World) {
+async fn a_waiter_behind_an_expired_claim_is_shown(world: World) {
     let [one, other] = world.backends().await;
     let name = world.name("lock");
     one.hold(&one.claim_for(&name, Share::Exclusive, None, world.short_ttl())).await;
@@ -188,7 +188,7 @@ async fn guard_is_valid_for_less_than_its_ttl(world: World) {
     assert!(!valid.is_zero() && valid < world.short_ttl(), "{valid:?}");
 }
 
-async fn whoever_waits_keeps_its_place_for_longer_than_its_ttl(world: World) {
+async fn a_waiter_keeps_its_place_for_longer_than_its_ttl(world: World) {
     let [one, other] = world.clients().await;
     let name = world.name("lock");
     let held = one.mutex(&name).lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! Whoever loses a lock learns it.
+//! A holder that loses its lock learns of it.
 
 use std::{
     sync::{
@@ -18,6 +18,8 @@ super::cases! { "loss":
     evicted_holder_learns_that_its_lock_is_lost,
     evicted_reader_learns_it_and_another_reader_keeps_its_lock,
     release_of_a_lost_lock_is_an_error,
+    release_of_a_lock_that_the_store_no_longer_knows_is_a_loss,
+    release_of_several_locks_says_that_one_was_gone,
     run_stops_its_work_when_the_lock_is_lost,
     run_gives_the_result_and_the_lock_back,
     loss_of_one_lock_leaves_the_others_alone,
@@ -61,6 +63,27 @@ async fn release_of_a_lost_lock_is_an_error(world: World) {
     guard.lost().await;
     let error = guard.release().await.unwrap_err();
     assert!(error.is_lost(), "{error}");
+}
+
+async fn release_of_a_lock_that_the_store_no_longer_knows_is_a_loss(world: World) {
+    let [one, other] = world.clients().await;
+    let name = world.name("lock");
+    let guard = one.mutex(&name).detached(true).lock().await.unwrap();
+    world.take_out_holder(&name).await;
+    // Somebody else holds it meanwhile and is done.
+    other.mutex(&name).lock().await.unwrap().release().await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert!(error.is_lost() && error.lock().is_some_and(|lock| lock.as_str() == name), "{error}");
+}
+
+async fn release_of_several_locks_says_that_one_was_gone(world: World) {
+    let client = world.client().await;
+    let names = [world.name("a"), world.name("b")];
+    let guards = client.multi(&names).detached(true).lock().await.unwrap();
+    world.take_out_holder(&names[0]).await;
+    let error = guards.release().await.unwrap_err();
+    assert!(error.is_lost() && error.lock().is_some_and(|lock| lock.as_str() == names[0]), "{error}");
+    assert_eq!(world.seen(&names[1]).await, None, "the other is given back");
 }
 
 async fn run_stops_its_work_when_the_lock_is_lost(world: World) {

@@ -1,7 +1,7 @@
 //! Names are hostile input.
 
 use crate::{
-    Guard, MAX_NAME_BYTES,
+    Guard,
     testing::suite::{LONG_TTL, World},
 };
 
@@ -110,13 +110,14 @@ async fn hostile_names_below_a_prefix_are_locks_of_their_own(world: World) {
 }
 
 async fn longest_names_are_locks_of_their_own(world: World) {
+    let most = world.client().await.abilities().max_name;
     let longest = |last: &str| {
         let name = world.name("");
-        let filler = "x".repeat(MAX_NAME_BYTES - name.len() - last.len());
+        let filler = "x".repeat(most - name.len() - last.len());
         format!("{name}{filler}{last}")
     };
     let names = ["x", "y", "X", "/", " ", "é", "🔒", "%2F"].map(longest);
-    assert!(names.iter().all(|name| name.len() == MAX_NAME_BYTES));
+    assert!(names.iter().all(|name| name.len() == most));
     are_distinct(&world, &names).await;
 }
 
@@ -137,14 +138,14 @@ async fn look_at_no_name_in_use_shows_nothing(world: World) {
     let client = world.client().await;
     let (idle, used) = (world.name("idle"), world.name("used"));
     let guard = client.mutex(&used).lock().await.unwrap();
-    let seen = client.look(&[&idle, &used]).await.unwrap();
+    let seen = client.look([&idle, &used]).await.unwrap();
     assert_eq!(seen.iter().map(|view| view.name.as_str()).collect::<Vec<_>>(), [used.as_str()]);
     guard.release().await.unwrap();
 }
 
 async fn bad_name_is_one_clear_sentence(world: World) {
     let client = world.client().await;
-    let too_long = "x".repeat(MAX_NAME_BYTES + 1);
+    let too_long = "x".repeat(client.abilities().max_name + 1);
     for bad in ["", "a\0b", "a\nb", "\t", "a\u{7f}", "\u{85}", too_long.as_str()] {
         for error in [
             client.mutex(bad).lock().await.unwrap_err(),
@@ -157,7 +158,7 @@ async fn bad_name_is_one_clear_sentence(world: World) {
             assert!(!error.to_string().contains('\n'), "{bad:?}: {error}");
         }
     }
-    assert!(client.lock_all::<&str>([]).await.unwrap_err().is_invalid_name());
+    assert!(client.lock_all([""; 0]).await.unwrap_err().is_invalid_name());
 }
 
 async fn bad_owner_or_label_is_one_clear_sentence(world: World) {

@@ -17,7 +17,7 @@ super::cases! { "order":
     place_in_line_says_how_many_are_ahead(fair),
     small_permit_claim_does_not_overtake_a_large_one(fair, permits),
     reader_after_a_waiting_writer_waits(fair),
-    try_does_not_overtake_whoever_waits(fair),
+    try_does_not_overtake_waiters(fair),
     readers_between_two_writers_hold_together(fair),
     readers_behind_a_writer_that_gives_up_move_on,
     busy_client_lets_another_in(fair),
@@ -127,7 +127,7 @@ async fn reader_after_a_waiting_writer_waits(world: World) {
     assert!(late.await.is_held());
 }
 
-async fn try_does_not_overtake_whoever_waits(world: World) {
+async fn try_does_not_overtake_waiters(world: World) {
     let [one, two, three] = world.backends().await;
     let name = world.name("lock");
     let (reader, writer) = (one.claim(&name, Share::Shared), two.claim(&name, Share::Exclusive));

@@ -17,7 +17,7 @@ super::cases! { "permits":
     weights_add_up_to_the_number_of_permits(permits),
     claim_for_all_permits_waits_until_all_are_free(permits),
     claim_for_all_permits_keeps_all_others_out(permits),
-    permits_that_come_back_go_to_whoever_waits(permits),
+    permits_that_come_back_go_to_waiters(permits),
     dropped_guard_gives_its_permits_back(permits),
     try_takes_what_is_free_and_no_more(permits),
     try_for_gives_up_when_too_few_are_free(permits),
@@ -59,7 +59,7 @@ async fn claim_for_all_permits_keeps_all_others_out(world: World) {
     assert!(other.semaphore(&name, 3).try_acquire(3).await.unwrap().is_some());
 }
 
-async fn permits_that_come_back_go_to_whoever_waits(world: World) {
+async fn permits_that_come_back_go_to_waiters(world: World) {
     let [one, other] = world.clients().await;
     let name = world.name("pool");
     let held = one.semaphore(&name, 2).acquire(2).await.unwrap();

@@ -1,4 +1,4 @@
-//! Whoever holds a lock may take it again.
+//! An owner that holds a lock may acquire it again.
 
 use crate::{
     backend::{Entered, Refusal, Share, Standing},

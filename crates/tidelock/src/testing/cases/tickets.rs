@@ -11,6 +11,7 @@ super::cases! { "tickets":
     left_lock_lapses_unless_it_is_renewed,
     left_lock_can_be_taken_away_by_force,
     left_reader_keeps_writers_out_and_lets_readers_in,
+    ticket_of_a_line_that_lapsed_neither_renews_nor_releases_what_another_holds,
     lock_that_was_not_asked_for_so_cannot_be_left,
     detached_lock_is_given_back_when_its_guard_is_dropped,
     detached_waiter_that_goes_leaves_nothing,
@@ -99,6 +100,25 @@ async fn left_reader_keeps_writers_out_and_lets_readers_in(world: World) {
     world.settle().await;
     other.release(&ticket).await.unwrap();
     assert!(other.rw_lock(&name).try_write().await.unwrap().is_some());
+}
+
+async fn ticket_of_a_line_that_lapsed_neither_renews_nor_releases_what_another_holds(world: World) {
+    let [one, other] = world.clients().await;
+    let name = world.name("lock");
+    let mut tickets = Vec::new();
+    for client in [&one, &other] {
+        let reader = client.rw_lock(&name).ttl(world.short_ttl()).detached(true).read().await.unwrap();
+        tickets.push(reader.leave_behind().unwrap());
+    }
+    // All of them lapse, and one that was not in line enters.
+    let guard = other.rw_lock(&name).write().await.unwrap();
+    for ticket in &tickets {
+        assert!(one.renew(ticket).await.unwrap_err().is_lost(), "it renewed what it had lost");
+        assert!(one.release(ticket).await.unwrap_err().is_lost(), "it gave back what it had lost");
+    }
+    assert!(guard.is_held());
+    assert!(one.rw_lock(&name).try_read().await.unwrap().is_none(), "it gave back what another holds");
+    guard.release().await.unwrap();
 }
 
 async fn lock_that_was_not_asked_for_so_cannot_be_left(world: World) {

@@ -20,8 +20,8 @@ use crate::{
 
 macro_rules! cases {
     ($($name:ident,)*) => {
-        /// All cases.
-        pub fn all() -> Vec<Case> {
+        /// Those of one sale.
+        pub(super) fn all() -> Vec<Case> {
             vec![$(Case { name: stringify!($name), run: |world| Box::pin($name(world)) }),*]
         }
     };
@@ -54,7 +54,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// Within this anything happens that happens by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn until<F: Future<Output = bool> + Send>(what: &str, is_so: impl Fn() -> F + Send + Sync) {
+pub(super) async fn until<F: Future<Output = bool> + Send>(what: &str, is_so: impl Fn() -> F + Send + Sync) {
     let asking = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -66,7 +66,7 @@ async fn until<F: Future<Output = bool> + Send>(what: &str, is_so: impl Fn() -> 
 }
 
 /// Takes one for each order, from several tasks. Says how many were sold.
-async fn sell(stocks: &[Stock], orders: std::ops::Range<u32>) -> usize {
+pub(super) async fn sell(stocks: &[Stock], orders: std::ops::Range<u32>) -> usize {
     let mut buyers = JoinSet::new();
     for (task, stock) in stocks.iter().cloned().cycle().take(8).enumerate() {
         let orders = orders.clone().skip(task).step_by(8);
@@ -99,7 +99,7 @@ async fn nothing_is_oversold_and_the_last_item_anywhere_is_found(world: World) {
     assert_eq!(sell(&stocks, 0..300).await, 101);
     let tally = stocks[0].tally().await.unwrap();
     assert_eq!((tally.remaining, tally.sold, tally.returned), (0, 101, 0));
-    // Whoever was refused stays so, and whoever was not keeps what it has.
+    // An order that was refused stays refused, and one that was not keeps what it has.
     assert_eq!(sell(&stocks, 0..300).await, 101);
 }
 
@@ -314,11 +314,11 @@ async fn stock_of_a_client_that_died_on_its_way_is_found(world: World) {
     let store = |number: u32| &stores[number as usize % stores.len()];
     for number in 0..2 {
         let lend = Step::Lend { transfer: TransferId(number.into()), n: 1, to: 1 - number };
-        let lent = store(number).apply(&segment(number), &lend).await.unwrap();
+        let lent = store(number).apply(&segment(number), stock.sale(), &lend).await.unwrap();
         assert_eq!(lent, Answer::Lent { n: 1, pending: 1 });
     }
     let bring = Step::Bring { transfer: TransferId(0), n: 1 };
-    assert_eq!(store(1).apply(&segment(1), &bring).await.unwrap(), Answer::Brought(false));
+    assert_eq!(store(1).apply(&segment(1), stock.sale(), &bring).await.unwrap(), Answer::Brought(false));
     // One has arrived, and one is on its way: both are counted once.
     assert_eq!(stock.remaining().await.unwrap(), 2);
     let sold = AtomicU64::new(0);
@@ -398,7 +398,9 @@ async fn lost_and_late_questions_and_answers_sell_nothing_twice(world: World) {
 }
 
 /// Asks until there is an answer.
-async fn persist<T, F: Future<Output = crate::Result<T>> + Send>(ask: impl Fn() -> F + Send + Sync) -> T {
+pub(super) async fn persist<T, F: Future<Output = crate::Result<T>> + Send>(
+    ask: impl Fn() -> F + Send + Sync,
+) -> T {
     loop {
         match ask().await {
             Ok(answer) => return answer,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     clock::wall_micros,
-    name::Name,
+    model::name::Name,
     stock::{Answer, CLOSED, End, Ledger, OrderId, SegmentId, Step, StockStore, TransferId},
     testing::rng::Rng,
 };
@@ -25,10 +25,12 @@ pub async fn run(store: &Arc<dyn StockStore>, item: &str, seed: u64, steps: u32)
     let mut done = Vec::new();
     for _ in 0..steps {
         let (number, step) = (rng.below(2) as usize, random(&mut rng));
+        // Some are of a sale before, or of the next.
+        let sale = 1 + rng.below(12) / 11;
         let segment = SegmentId { item: name.clone(), number: number as u32 };
-        let expected = Ledger::apply(&mut model[number], &step, wall_micros());
-        let found = store.apply(&segment, &step).await.map_err(|failure| failure.to_string())?;
-        done.push(format!("{number}: {step:?} -> {found:?}"));
+        let expected = Ledger::apply(&mut model[number], sale, &step, wall_micros());
+        let found = store.apply(&segment, sale, &step).await.map_err(|failure| failure.to_string())?;
+        done.push(format!("{number} of sale {sale}: {step:?} -> {found:?}"));
         if ageless(&found) != ageless(&expected) {
             return Err(format!("seed {seed}: the model says {expected:?} after\n{}", done.join("\n")));
         }
@@ -52,9 +54,9 @@ fn ageless(answer: &Answer) -> Answer {
 fn random(rng: &mut Rng) -> Step {
     let order = OrderId::from(format!("order-{}", rng.below(12)));
     let transfer = TransferId(u128::from(rng.below(8)) << 64 | 7);
-    let fence = 1 + rng.below(200) / 100 + rng.below(300) / 299;
+    let fence = if rng.chance(10) { CLOSED } else { 1 + rng.below(200) / 100 + rng.below(300) / 299 };
     match rng.below(100) {
-        0..8 => Step::Fill { sale: 1 + rng.below(20) / 19, fence: 1, n: rng.below(30) },
+        0..8 => Step::Fill { fence: 1, n: rng.below(30) },
         8..45 => Step::Take {
             fence,
             order,

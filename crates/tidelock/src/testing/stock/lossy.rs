@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     backend::{Call, Failure},
-    name::Name,
+    model::name::Name,
     stock::{Answer, SegmentId, Step, StockStore},
     testing::rng::Rng,
 };
@@ -34,19 +34,19 @@ impl StockStore for Counted {
         self.inner.name()
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         self.steps.fetch_add(1, Ordering::SeqCst);
         self.inner.plan(item)
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
         self.steps.fetch_add(1, Ordering::SeqCst);
-        self.inner.replan(item, version, text, keep)
+        self.inner.replan(item, before, text, keep)
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         self.steps.fetch_add(1, Ordering::SeqCst);
-        self.inner.apply(segment, step)
+        self.inner.apply(segment, sale, step)
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Lossy {
     inner: Arc<dyn StockStore>,
     rng: Mutex<Rng>,
     /// What was asked and is asked once more, by a network that delivers late.
-    late: Mutex<Vec<(SegmentId, Step)>>,
+    late: Mutex<Vec<(SegmentId, u64, Step)>>,
 }
 
 /// What happens to a question, in so many of a thousand cases each.
@@ -73,7 +73,7 @@ impl Lossy {
     }
 
     /// Something that was asked before, out of order.
-    fn late(&self) -> Option<(SegmentId, Step)> {
+    fn late(&self) -> Option<(SegmentId, u64, Step)> {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         let at = self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(late.len() as u64);
         (!late.is_empty()).then(|| late.swap_remove(at as usize))
@@ -85,18 +85,18 @@ impl StockStore for Lossy {
         self.inner.name()
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         if self.chance(LOST) {
             return Call::now(Err(Failure::unreachable("lost on purpose")));
         }
         self.inner.plan(item)
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
         if self.chance(LOST) {
             return Call::now(Err(Failure::unknown("the question was lost on purpose")));
         }
-        let done = self.inner.replan(item, version, text, keep);
+        let done = self.inner.replan(item, before, text, keep);
         if !self.chance(LOST) {
             return done;
         }
@@ -106,26 +106,26 @@ impl StockStore for Lossy {
         })
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         if self.chance(LOST) {
             return Call::now(Err(Failure::unreachable("not reached on purpose")));
         }
         if self.chance(LOST) {
             // Not now: it arrives when nobody expects it any more.
             let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-            late.push((segment.clone(), step.clone()));
+            late.push((segment.clone(), sale, step.clone()));
             return Call::now(Err(Failure::unknown("the question was held up on purpose")));
         }
         let late = if self.chance(LOST) { self.late() } else { None };
-        let late = late.map(|(segment, step)| self.inner.apply(&segment, &step));
+        let late = late.map(|(segment, sale, step)| self.inner.apply(&segment, sale, &step));
         let (inner, lost) = (Arc::clone(&self.inner), self.chance(LOST));
         let (segment, step) = (segment.clone(), step.clone());
         Call::later(async move {
             if let Some(late) = late {
-                // Whoever asked it has gone.
+                // The caller has gone.
                 let _ = late.await;
             }
-            let answer = inner.apply(&segment, &step).await?;
+            let answer = inner.apply(&segment, sale, &step).await?;
             if lost { Err(Failure::unknown("the answer was lost on purpose")) } else { Ok(answer) }
         })
     }

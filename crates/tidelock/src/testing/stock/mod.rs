@@ -1,13 +1,15 @@
 //! How a store of stock is proven: shared cases, random steps compared with the model, and a store that loses answers.
 
-pub mod cases;
+mod cases;
 pub mod compare;
+mod defects;
 mod lossy;
+mod sales;
 
 use std::{fmt, pin::Pin, sync::Arc};
 
 pub use self::{
-    cases::all,
+    defects::{Defect, Defective},
     lossy::{Counted, Lossy},
 };
 use crate::stock::{Stock, StockStore, Stocks};
@@ -53,6 +55,11 @@ impl World {
         let opening = self.stocks().await.open(&self.item, initial).segments(segments);
         opening.await.expect("stock that can be opened")
     }
+}
+
+/// All cases.
+pub fn all() -> Vec<Case> {
+    [cases::all(), sales::all()].concat()
 }
 
 /// One case: a property of every store.

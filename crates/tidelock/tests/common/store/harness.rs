@@ -21,24 +21,28 @@ pub(crate) type Work = fn() -> Pin<Box<dyn Future<Output = Option<&'static str>>
 /// The trials of a module, by their names.
 pub(crate) type Trials = Vec<(String, Work)>;
 
-/// The trials of a module, under the names of their functions, wherever those are, or under another one.
+/// The trials of a module, under the names of their functions. One that not all stores can pass says what it takes:
+/// an ability of [`Store`](super::Store).
 macro_rules! trials {
-    ($($work:path $(as $name:ident)?,)*) => {
+    ($($work:ident $(where $ability:ident)?,)*) => {
         pub(crate) fn trials() -> $crate::support::harness::Trials {
             use $crate::support::harness::{Outcome as _, name};
-            vec![$((name(module_path!(), &[$(stringify!($name),)? stringify!($work)]), || Box::pin(async {
-                #[allow(clippy::let_unit_value, reason = "most trials have nothing to say")]
-                let outcome = $work().await;
-                outcome.left_out()
-            }))),*]
+            let mut trials: $crate::support::harness::Trials = Vec::new();
+            $(if true $(&& $crate::STORE.$ability)? {
+                trials.push((name(module_path!(), stringify!($work)), || Box::pin(async {
+                    #[allow(clippy::let_unit_value, reason = "most trials have nothing to say")]
+                    let outcome = $work().await;
+                    outcome.left_out()
+                })));
+            })*
+            trials
         }
     };
 }
 
-/// The name of a trial: its module's, and the first that was given for the trial.
-pub(crate) fn name(module: &str, names: &[&str]) -> String {
-    let last = |path: &str| path.rsplit("::").next().unwrap_or_default().trim().to_owned();
-    format!("{}::{}", last(module), last(names[0]))
+/// The name of a trial, with that of its module.
+pub(crate) fn name(module: &str, work: &str) -> String {
+    format!("{}::{work}", module.rsplit("::").next().unwrap_or_default())
 }
 
 /// What a trial ends with: nothing, or why it was left out.

@@ -2,26 +2,44 @@
 
 use std::time::Duration;
 
-use tidelock::{Locks, clock::Clock};
+use tidelock::{Locks, testing::Clock};
 
 use super::{
-    NAME,
+    NAME, ends,
     worker::{Job, say},
 };
 
 /// Does a worker's job, if this process is one.
 pub(crate) fn work() -> bool {
     let Some(job) = Job::of_this_process() else { return false };
+    if let ("end", how) = job.words() {
+        ends::end(&job.place, job.ttl, how);
+        return true;
+    }
+    let before = (job.what == "install before").then(install_provider);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let locks = Locks::connect(&job.place).await.unwrap();
         match job.words() {
             ("hold", owner) => hold(&locks, job.ttl, owner).await,
             ("turns", turns) => take_turns(&locks, job.ttl, turns.parse().unwrap()).await,
+            ("install", when) => install(&locks, when, before).await,
             _ => panic!("no such job: {job:?}"),
         }
     });
     true
+}
+
+/// Installs the cryptography that the program wants. Says whether it could.
+fn install_provider() -> bool {
+    rustls::crypto::ring::default_provider().install_default().is_ok()
+}
+
+/// Uses a lock, and says whether the program could install its cryptography.
+async fn install(locks: &Locks, when: &str, before: Option<bool>) {
+    locks.mutex(NAME).lock().await.unwrap().release().await.unwrap();
+    let could = before.unwrap_or_else(install_provider);
+    say(&format!("installed {when}: {could}"));
 }
 
 /// Holds until it is killed, and says when it has lost the lock.
@@ -55,18 +73,21 @@ async fn take_turns(locks: &Locks, ttl: Duration, turns: usize) {
             }
         };
         let from = clock.now();
-        let mut until = from;
+        let mut until = None;
         // Some work, so that there is something to overlap with: it stops when the lock is lost.
         for _ in 0..4 {
             let now = clock.now();
             if !guard.is_held() {
                 break;
             }
-            until = now;
+            until = Some(now);
             tokio::time::sleep(Duration::from_micros(250)).await;
         }
-        say(&format!("turn {} {} {}", from.as_nanos(), until.as_nanos(), guard.token()));
-        taken += 1;
+        // A process that stood still until its lease had ended relied on nothing.
+        if let Some(until) = until {
+            say(&format!("turn {} {} {}", from.as_nanos(), until.as_nanos(), guard.token()));
+            taken += 1;
+        }
         let _ = guard.release().await;
     }
     say(&format!("done {errors}"));

@@ -1,11 +1,11 @@
 //! Servers that do not let a client in, or should be refused; and secrets, which stay secret.
 
-use std::fmt::Debug;
+use std::{error::Error as _, fmt::Debug};
 
 use test_servers::Server;
-use tidelock::{Error, Locks};
+use tidelock::{Error, Locks, testing::print_engine};
 
-use super::{NAME, Place, hand_over, is_one_sentence, within};
+use super::{LONG, NAME, Place, hand_over, is_one_sentence, within, worker::Worker};
 
 /// What a password looks like that must not be seen anywhere.
 pub(crate) const CANARY: &str = "canary81c2";
@@ -14,8 +14,19 @@ pub(crate) const CANARY: &str = "canary81c2";
 pub(crate) async fn refused<T: Debug>(attempt: impl Future<Output = Result<T, Error>> + Send) -> Error {
     let error = within("the attempt ends", attempt).await.expect_err("it is refused");
     is_one_sentence(&error);
-    assert!(!error.to_string().contains(CANARY), "{error}");
+    assert!(!all_of(&error).contains(CANARY), "{}", all_of(&error));
     error
+}
+
+/// All that an error shows, with all that caused it.
+fn all_of(error: &Error) -> String {
+    let mut text = format!("{error} {error:?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(" {error} {error:?}"));
+        cause = error.source();
+    }
+    text
 }
 
 /// Why a client cannot connect.
@@ -23,14 +34,14 @@ pub(crate) async fn refusal(place: &Place) -> Error {
     refused(place.try_connect()).await
 }
 
-/// Whoever has the login of the server's URL gets locks, and each of the wrong ones hears how to mend it.
+/// A client with the login of the server's URL gets locks, and each wrong login learns how to correct it.
 pub(crate) async fn lets_in_nobody_else(server: &Server, wrong: &[(&str, &str)]) {
     let place = Place::at(server);
     place.serves().await;
     for (user, password) in wrong {
         let error = refusal(&place.through(&server.url_as(user, password))).await;
         assert!(error.is_denied(), "{error}");
-        assert!(error.to_string().contains("mend user and password in the URL"), "{error}");
+        assert!(error.to_string().contains("correct the user and password in the URL"), "{error}");
     }
 }
 
@@ -40,14 +51,16 @@ pub(crate) async fn never_shows(server: &Server, place: &Place, config: impl Deb
     let mut seen = vec![format!("{config:?}")];
     let locks = place.connect().await;
     let guard = locks.mutex(NAME).lock().await.unwrap();
-    seen.push(format!("{locks:?} {guard:?} {:?} {:?}", locks.concerns(), locks.look(&[]).await.unwrap()));
+    seen.push(format!("{locks:?} {guard:?} {:?} {:?}", locks.concerns(), locks.look_all().await.unwrap()));
+    seen.push(print_engine(&locks));
     guard.release().await.unwrap();
     server.kill().unwrap();
-    let error = within("it is said", locks.mutex(NAME).lock()).await.unwrap_err();
-    seen.push(format!("{error} {error:?} {locks:?}"));
+    let error = within("it is said", locks.mutex(NAME).fail_fast(true).lock()).await.unwrap_err();
+    assert!(error.source().is_some(), "the driver's error is the source of {error:?}");
+    seen.push(format!("{} {locks:?} {}", all_of(&error), print_engine(&locks)));
     for url in urls {
         let error = refused(Locks::connect(url)).await;
-        seen.push(format!("{error} {error:?}"));
+        seen.push(all_of(&error));
     }
     for text in seen {
         assert!(!text.contains(CANARY), "{text}");
@@ -85,4 +98,16 @@ pub(crate) async fn serves_who_has_a_certificate(server: &Server) -> Error {
     let error = refusal(&place.with(&cert)).await;
     assert!(error.is_invalid_url() && error.to_string().contains("cert and key"), "{error}");
     refusal(&place).await
+}
+
+/// Without TLS, nothing is installed for a program, which may do it whenever it wants. With TLS, the driver takes what is
+/// installed for the process: what the program installed before, or else what the client did.
+pub(crate) fn leaves_cryptography_to_the_program(plain: &Place, encrypted: &Place) {
+    for (place, when, could) in
+        [(plain, "after", true), (encrypted, "before", true), (encrypted, "after", false)]
+    {
+        let mut program = Worker::start(&place.url(), &format!("install {when}"), LONG);
+        assert_eq!(program.hear("installed"), format!("{when}: {could}"));
+        program.end();
+    }
 }

@@ -10,16 +10,23 @@
 //! | `worker`, `jobs` | processes that hold locks |
 //! | `turns` | processes that take one lock in turns, and whether any two overlapped |
 //! | `figures` | how large tables get |
-//! | `network`, `processes`, `login` | trials that are the same for many stores, and the parts of those that differ |
+//! | `network`, `processes`, `endings` | trials that are the same for all stores that have the abilities for them |
+//! | `ends`, `outlived` | programs and runtimes that end, for stores without servers too |
+//! | `login` | the parts of trials that differ |
 #![allow(dead_code, unused_imports, reason = "each store uses its own part")]
 
 #[macro_use]
 pub(crate) mod harness;
 pub(crate) mod conditions;
+pub(crate) mod endings;
+#[path = "../ends.rs"]
+pub(crate) mod ends;
 pub(crate) mod figures;
 pub(crate) mod jobs;
 pub(crate) mod login;
 pub(crate) mod network;
+#[path = "../outlived.rs"]
+pub(crate) mod outlived;
 pub(crate) mod place;
 pub(crate) mod processes;
 #[path = "../shared.rs"]
@@ -57,6 +64,19 @@ pub(crate) struct Store {
     pub(crate) short: Duration,
     /// A trial that takes longer hangs. Generous: the machine may be busy with other tests.
     pub(crate) watchdog: Duration,
+    /// It keeps the place of a client that it cannot tell anything, and makes it a holder.
+    pub(crate) keeps_unheard: bool,
+    /// A client asks again over another connection while its question may still arrive over the first.
+    pub(crate) asks_over_others: bool,
+    /// A client renews with messages of its own: it does not hold by a session that lives.
+    pub(crate) renews: bool,
+    /// How many wait in its longest line here, and of how many clients.
+    pub(crate) crowd: (usize, usize),
+}
+
+/// The trials that are the same for all stores, as far as each can pass them.
+pub(crate) fn common_trials() -> harness::Trials {
+    [processes::trials(), endings::trials(), network::trials()].into_iter().flatten().collect()
 }
 
 /// A lease that does not end during a trial.

@@ -10,6 +10,24 @@ use super::{
     waiter, within, witness::Witness,
 };
 
+trials! {
+    a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock,
+    a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_it,
+    a_client_whose_requests_stay_away_loses_its_locks_before_others_get_them,
+    a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them,
+    a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place where keeps_unheard,
+    a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back where keeps_unheard,
+    a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again,
+    an_enter_whose_answer_is_lost_is_one_claim_with_one_token where renews,
+    a_place_whose_answer_is_lost_is_one_place where renews,
+    a_renewal_whose_answer_is_lost_costs_nothing where renews,
+    a_leave_whose_answer_is_lost_has_left,
+    answers_that_stay_away_leave_nothing_behind where renews,
+    a_question_that_arrives_after_it_was_given_up_takes_nothing where renews,
+    a_question_that_arrives_after_its_claim_was_left_takes_no_lock where asks_over_others,
+    a_question_that_arrives_after_its_claim_was_left_takes_no_place where asks_over_others,
+}
+
 /// A client behind a network of its own, and another beside it.
 pub(crate) async fn two(place: &Place) -> (Proxy, Locks, Locks) {
     let proxy = Proxy::start(shared().addr()).unwrap();
@@ -60,7 +78,7 @@ pub(crate) async fn in_order(first: Waiter, second: Waiter) {
     got(second).await.release().await.unwrap();
 }
 
-pub(crate) async fn a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock() {
+async fn a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     let guard = locks.mutex(NAME).ttl(RENEWED).lock().await.unwrap();
@@ -73,7 +91,7 @@ pub(crate) async fn a_holder_cut_off_for_less_than_its_ttl_keeps_the_lock() {
     until_idle(&other, NAME).await;
 }
 
-/// A holder behind a network that breaks; whoever waits gets the lock only when the holder knows that it is lost.
+/// A holder behind a network that breaks; the waiter gets the lock only when the holder knows that it is lost.
 async fn lost_in_time(breaks: fn(&Proxy)) {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
@@ -97,21 +115,20 @@ async fn lost_in_time(breaks: fn(&Proxy)) {
     again.release().await.unwrap();
 }
 
-pub(crate) async fn a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_it() {
+async fn a_holder_cut_off_for_longer_than_its_ttl_loses_it_before_the_next_gets_it() {
     lost_in_time(Proxy::cut).await;
 }
 
-pub(crate) async fn a_client_whose_requests_stay_away_loses_its_locks_before_others_get_them() {
+async fn a_client_whose_requests_stay_away_loses_its_locks_before_others_get_them() {
     lost_in_time(Proxy::hold_requests).await;
 }
 
 /// What it asks still arrives, and must not keep the lock for ever.
-pub(crate) async fn a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them() {
+async fn a_client_whose_answers_stay_away_loses_its_locks_before_others_get_them() {
     lost_in_time(Proxy::swallow_replies).await;
 }
 
-/// For stores that keep the place of a client that they cannot tell anything.
-pub(crate) async fn a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place() {
+async fn a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place() {
     for breaks in [Proxy::disconnect, Proxy::cut] {
         let line = Line::form(LONG).await;
         breaks(&line.proxy);
@@ -122,14 +139,13 @@ pub(crate) async fn a_waiter_cut_off_for_less_than_its_ttl_keeps_its_place() {
     }
 }
 
-/// For stores that grant to a client that they cannot tell anything.
-pub(crate) async fn a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back() {
+async fn a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back() {
     let place = Place::shared();
     let (proxy, behind, other) = two(&place).await;
     let guard = other.mutex(NAME).ttl(LONG).lock().await.unwrap();
     let waiting = waiter(&behind, NAME, LONG);
     until_waiting(&other, NAME, 1).await;
-    // Whoever has not been answered yet may give up: this answer comes later than that.
+    // A client without an answer may give up: this answer comes later than that.
     behind.look(&[NAME]).await.unwrap();
     proxy.cut();
     guard.release().await.unwrap();
@@ -140,26 +156,14 @@ pub(crate) async fn a_waiter_cut_off_when_its_turn_comes_holds_when_it_is_back()
     until_idle(&other, NAME).await;
 }
 
-pub(crate) async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again() {
+async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody_and_asks_again() {
     let line = Line::form(SHORT).await;
     pass_over(&line.proxy, &line.other, line.guard, line.second).await;
     got(line.first).await.release().await.unwrap();
     until_idle(&line.other, NAME).await;
 }
 
-/// For stores whose clients may give up when they ask again while nobody answers.
-pub(crate) async fn a_waiter_cut_off_for_longer_than_its_ttl_delays_nobody() {
-    let line = Line::form(SHORT).await;
-    pass_over(&line.proxy, &line.other, line.guard, line.second).await;
-    match within("the first ends", line.first).await.unwrap() {
-        Ok(guard) => guard.release().await.unwrap(),
-        // It asked again while nobody answered.
-        Err(error) => assert!(error.is_unavailable(), "{error}"),
-    }
-    until_idle(&line.other, NAME).await;
-}
-
-pub(crate) async fn an_enter_whose_answer_is_lost_is_one_claim_with_one_token() {
+async fn an_enter_whose_answer_is_lost_is_one_claim_with_one_token() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     let mut last = None;
@@ -181,7 +185,7 @@ pub(crate) async fn an_enter_whose_answer_is_lost_is_one_claim_with_one_token() 
     assert_eq!(proxy.replies_lost(), 8);
 }
 
-pub(crate) async fn a_place_whose_answer_is_lost_is_one_place() {
+async fn a_place_whose_answer_is_lost_is_one_place() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     for _ in 0..4 {
@@ -202,7 +206,7 @@ pub(crate) async fn a_place_whose_answer_is_lost_is_one_place() {
     }
 }
 
-pub(crate) async fn a_renewal_whose_answer_is_lost_costs_nothing() {
+async fn a_renewal_whose_answer_is_lost_costs_nothing() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     let guard = locks.mutex(NAME).ttl(RENEWED).lock().await.unwrap();
@@ -219,7 +223,7 @@ pub(crate) async fn a_renewal_whose_answer_is_lost_costs_nothing() {
     until_idle(&other, NAME).await;
 }
 
-pub(crate) async fn a_leave_whose_answer_is_lost_has_left() {
+async fn a_leave_whose_answer_is_lost_has_left() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     for _ in 0..5 {
@@ -233,12 +237,13 @@ pub(crate) async fn a_leave_whose_answer_is_lost_has_left() {
     }
 }
 
-pub(crate) async fn answers_that_stay_away_leave_nothing_behind() {
+async fn answers_that_stay_away_leave_nothing_behind() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     // Applied, and never answered: the caller is told so, and what was granted is given back or lapses.
     proxy.swallow_replies();
-    let error = within("the caller hears it", locks.mutex(NAME).ttl(SHORT).lock()).await.unwrap_err();
+    let error =
+        within("the caller hears it", locks.mutex(NAME).ttl(SHORT).fail_fast(true).lock()).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     proxy.heal().unwrap();
     until_idle(&other, NAME).await;
@@ -267,7 +272,7 @@ pub(crate) async fn answers_that_stay_away_leave_nothing_behind() {
 }
 
 /// What keeps the other locks of the client would keep what such a question took, too.
-pub(crate) async fn a_question_that_arrives_after_it_was_given_up_takes_nothing() {
+async fn a_question_that_arrives_after_it_was_given_up_takes_nothing() {
     let place = Place::shared();
     let (proxy, locks, other) = two(&place).await;
     let kept = locks.mutex("kept").ttl(LONG).lock().await.unwrap();
@@ -334,10 +339,10 @@ async fn arrives_after_its_claim_was_left(is_held: bool) {
     guard.release().await.unwrap();
 }
 
-pub(crate) async fn a_question_that_arrives_after_its_claim_was_left_takes_no_lock() {
+async fn a_question_that_arrives_after_its_claim_was_left_takes_no_lock() {
     arrives_after_its_claim_was_left(false).await;
 }
 
-pub(crate) async fn a_question_that_arrives_after_its_claim_was_left_takes_no_place() {
+async fn a_question_that_arrives_after_its_claim_was_left_takes_no_place() {
     arrives_after_its_claim_was_left(true).await;
 }

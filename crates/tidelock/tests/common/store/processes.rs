@@ -10,13 +10,26 @@ use super::{
     LONG, NAME, Place, SHORT, Waiter, got, report, until_idle, until_waiting, waiter, within, worker::Worker,
 };
 
-pub(crate) async fn a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends() {
+trials! {
+    a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends,
+    waiters_killed_with_9_are_passed_over_when_their_leases_end,
+    a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on,
+    an_eviction_is_heard_at_once_with_its_reason,
+    many_waiters_get_the_lock_in_order,
+    a_release_after_the_runtime_of_its_client_has_ended_is_an_error,
+}
+
+async fn a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends() {
     let place = Place::shared();
-    let locks = place.connect().await;
-    let mut holder = Worker::start(&place.url(), "hold", SHORT);
+    killed_lets_the_next_in(&place.connect().await, &place.url()).await;
+}
+
+/// A holder at this URL is killed, and the next one gets the lock.
+pub(crate) async fn killed_lets_the_next_in(locks: &Locks, url: &str) {
+    let mut holder = Worker::start(url, "hold", SHORT);
     let before: u64 = holder.hear("held").parse().unwrap();
-    let waiting = waiter(&locks, NAME, LONG);
-    until_waiting(&locks, NAME, 1).await;
+    let waiting = waiter(locks, NAME, LONG);
+    until_waiting(locks, NAME, 1).await;
     let killed = Instant::now();
     holder.kill();
     let guard = got(waiting).await;
@@ -25,10 +38,16 @@ pub(crate) async fn a_holder_killed_with_9_lets_the_next_in_when_its_lease_ends(
     guard.release().await.unwrap();
 }
 
-pub(crate) async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on() {
+async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes_on() {
     let place = Place::shared();
     let locks = place.connect().await;
-    let mut holder = Worker::start(&place.url(), "hold", SHORT);
+    stopped_past_its_ttl_has_lost_it(&locks, &place.url()).await.release().await.unwrap();
+}
+
+/// A holder at this URL is stopped until its lease has expired, and learns that when it goes on. Gives the lock that the
+/// next one got meanwhile.
+pub(crate) async fn stopped_past_its_ttl_has_lost_it(locks: &Locks, url: &str) -> Guard {
+    let mut holder = Worker::start(url, "hold", SHORT);
     let before: u64 = holder.hear("held").parse().unwrap();
     holder.signal(Signal::STOP);
     let guard = within("the lease ends", locks.mutex(NAME).ttl(LONG).lock()).await.unwrap();
@@ -36,7 +55,7 @@ pub(crate) async fn a_holder_stopped_past_its_ttl_has_lost_the_lock_when_it_goes
     holder.signal(Signal::CONT);
     assert!(holder.hear("lost").contains(NAME));
     assert!(guard.is_held());
-    guard.release().await.unwrap();
+    guard
 }
 
 /// A lock that a client holds, three processes that waited for it and were killed, and one who waits behind them.
@@ -51,14 +70,14 @@ pub(crate) async fn behind_dead_waiters(place: &Place, ttl: Duration) -> (Locks,
     (locks, guard, waiting)
 }
 
-pub(crate) async fn waiters_killed_with_9_are_passed_over_when_their_leases_end() {
+async fn waiters_killed_with_9_are_passed_over_when_their_leases_end() {
     let (locks, guard, waiting) = behind_dead_waiters(&Place::shared(), SHORT).await;
     guard.release().await.unwrap();
     got(waiting).await.release().await.unwrap();
     until_idle(&locks, NAME).await;
 }
 
-pub(crate) async fn an_eviction_is_heard_at_once_with_its_reason() {
+async fn an_eviction_is_heard_at_once_with_its_reason() {
     let place = Place::shared();
     let (locks, other, third) = (place.connect().await, place.connect().await, place.connect().await);
     for with_waiter in [false, true] {
@@ -81,6 +100,27 @@ pub(crate) async fn an_eviction_is_heard_at_once_with_its_reason() {
         }
         until_idle(&other, NAME).await;
     }
+}
+
+/// Nothing was given back: the caller must not believe that it was.
+async fn a_release_after_the_runtime_of_its_client_has_ended_is_an_error() {
+    let place = Place::shared();
+    let (url, other) = (place.url(), place.connect().await);
+    let held = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            Locks::connect(&url).await.unwrap().mutex(NAME).ttl(SHORT).lock().await.unwrap()
+        })
+    });
+    let guard = held.join().unwrap();
+    let error = within("it is answered", guard.release()).await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("runtime"), "{error}");
+    within("the lease expires", other.mutex(NAME).lock()).await.unwrap().release().await.unwrap();
+}
+
+async fn many_waiters_get_the_lock_in_order() {
+    let (waiters, clients) = crate::STORE.crowd;
+    Crowd::gather(&Place::shared(), waiters, clients).await.gets_the_lock_in_order().await;
 }
 
 /// Very many who wait for a lock, and who holds it meanwhile.

@@ -81,6 +81,9 @@ impl Turns {
         let mut turns: Vec<Turn> = lock(&self.seen).concat();
         turns.sort_unstable();
         let pairs = || turns.windows(2).map(|pair| (pair[0], pair[1]));
+        for (one, next) in pairs().filter(|(one, next)| next.0 < one.1 || next.2 <= one.2) {
+            eprintln!("from, until and token of two turns that do not follow each other: {one:?}, {next:?}");
+        }
         Verdict {
             turns: turns.len(),
             overlaps: pairs().filter(|(one, next)| next.0 < one.1).count(),

@@ -19,7 +19,7 @@ pub(crate) struct Witness(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Whoever may still hold.
+    /// Every hold that may still last.
     holding: Vec<Holding>,
     largest: Option<Token>,
     grants: usize,
@@ -68,7 +68,7 @@ impl Witness {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The largest token so far: whoever asks from now on must get a larger one.
+    /// The largest token so far: every claim from now on must get a larger one.
     pub(crate) fn before(&self) -> Option<Token> {
         self.seen().largest
     }
@@ -143,7 +143,7 @@ impl Rush {
                     break;
                 }
                 // One that is not granted for sure is not relied on.
-                if let Ok(guard) = locks.mutex(name(n)).ttl(LONG).lock().await {
+                if let Ok(guard) = locks.mutex(name(n)).ttl(LONG).fail_fast(true).lock().await {
                     guards.push(guard);
                 }
             }

@@ -5,10 +5,14 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `book` | one file: its state in two copies, and a table of orders and transfers |
-//! | `steps` | the rules of [`Ledger`](crate::stock::Ledger) on a book |
+//! | `book` | the file of a segment: opened, locked, removed |
+//! | `page` | that file while it is locked: its state in two copies, and a table of orders and transfers |
+//! | `state` | the numbers of a segment and its entries, as bytes |
+//! | `steps` | the rules of [`Ledger`](crate::stock::Ledger) on a page |
 
 mod book;
+mod page;
+mod state;
 mod steps;
 
 use std::{
@@ -17,7 +21,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -30,17 +34,37 @@ use self::book::Book;
 use super::{FileConfig, codec::hash};
 use crate::{
     backend::{Call, Failure},
+    backends::shared::{failures::copy_of, mutex::lock},
     clock::{Clock, wall_micros},
-    name::Name,
+    model::name::Name,
     stock::{Answer, SegmentId, Step, StockStore, micros},
 };
 
+/// The format of plans, in their second line.
+const FORMAT: &str = "format 2";
 /// How often a file that is in use is tried again at once: a step takes a few microseconds.
 const SPINS: usize = 64;
 /// How long a file may be in use before somebody is told that it stands still.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// Stock in files of a directory.
+///
+/// [`Stocks::connect`](crate::stock::Stocks::connect) is the usual way to use it. To wrap it or to mix stores, connect
+/// it yourself:
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// use tidelock::{
+///     backends::file::{FileConfig, FileStock},
+///     stock::Stocks,
+/// };
+///
+/// # async fn connect() -> tidelock::Result<()> {
+/// let store = FileStock::open(&FileConfig::new("/var/lib/shop/stock"))?;
+/// let stocks = Stocks::with_stores(vec![Arc::new(store)])?;
+/// # drop(stocks);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct FileStock {
     files: Arc<Files>,
@@ -78,29 +102,32 @@ impl StockStore for FileStock {
         "file"
     }
 
-    fn plan(&self, item: &Name) -> Call<Option<(u64, String)>> {
+    fn plan(&self, item: &Name) -> Call<Option<String>> {
         Call::now(self.files.read_plan(item))
     }
 
-    fn replan(&self, item: &Name, version: u64, text: &str, keep: Option<Duration>) -> Call<bool> {
+    fn replan(&self, item: &Name, before: Option<&str>, text: &str, keep: Option<Duration>) -> Call<bool> {
         let (files, item, text) = (Arc::clone(&self.files), item.clone(), text.to_owned());
+        let before = before.map(str::to_owned);
         Call::later(async move {
             let over = keep.map(|keep| wall_micros().saturating_add(micros(keep)));
             files
-                .until_free(&files.path(&item, "plan"), || files.try_replan(&item, version, &text, over))
+                .until_free(&files.path(&item, "plan"), || {
+                    files.try_replan(&item, before.as_deref(), &text, over)
+                })
                 .await
         })
     }
 
-    fn apply(&self, segment: &SegmentId, step: &Step) -> Call<Answer> {
+    fn apply(&self, segment: &SegmentId, sale: u64, step: &Step) -> Call<Answer> {
         let book = self.files.book(segment);
-        match book.try_apply(step) {
+        match book.try_apply(sale, step) {
             Ok(Some(answer)) => return Call::now(Ok(answer)),
             Ok(None) => {}
             Err(failure) => return Call::now(Err(failure)),
         }
         let (files, step) = (Arc::clone(&self.files), step.clone());
-        Call::later(async move { files.until_free(book.path(), || book.try_apply(&step)).await })
+        Call::later(async move { files.until_free(book.path(), || book.try_apply(sale, &step)).await })
     }
 }
 
@@ -120,8 +147,9 @@ impl Files {
         book
     }
 
-    /// The first line says when it is forgotten, the second its version, the third the item.
-    fn read_plan(&self, item: &Name) -> Result<Option<(u64, String)>, Failure> {
+    /// The first line says when it is forgotten, the second which format it has, the third the item. Two
+    /// items whose names have the same hash share a file: the second is refused by its name, its segments by their sale.
+    fn read_plan(&self, item: &Name) -> Result<Option<String>, Failure> {
         let path = self.path(item, "plan");
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -134,10 +162,10 @@ impl Files {
         if over.parse().is_ok_and(|over: u64| over != 0 && over <= wall_micros()) {
             return Ok(None);
         }
-        match version.parse() {
-            Ok(version) if name == item.as_str() => Ok(Some((version, text.to_owned()))),
+        match version {
+            FORMAT if name == item.as_str() => Ok(Some(text.to_owned())),
             _ => Err(Failure::denied(format!(
-                "{} is not the plan of this item: stop whoever uses it and remove the file",
+                "{} is not the plan of this item, or of another version of tidelock: close the sale with that version, or stop all that use it and remove the file",
                 path.display()
             ))),
         }
@@ -147,7 +175,7 @@ impl Files {
     fn try_replan(
         &self,
         item: &Name,
-        version: u64,
+        expected: Option<&str>,
         text: &str,
         over: Option<u64>,
     ) -> Result<Option<bool>, Failure> {
@@ -161,7 +189,7 @@ impl Files {
             Err(error) => return Err(failed("lock", &door, &error.into())),
         }
         let before = self.read_plan(item)?;
-        if before.as_ref().map_or(0, |(version, _)| *version) + 1 != version {
+        if before.as_deref() != expected {
             return Ok(Some(false));
         }
         if before.is_none() {
@@ -169,7 +197,7 @@ impl Files {
             self.forget(item)?;
         }
         let (path, new) = (self.path(item, "plan"), self.path(item, "new"));
-        let whole = format!("{}\n{version}\n{item}\n{text}", over.unwrap_or(0));
+        let whole = format!("{}\n{FORMAT}\n{item}\n{text}", over.unwrap_or(0));
         let written = File::create(&new).and_then(|mut file| file.write_all(whole.as_bytes()));
         written.and_then(|()| fs::rename(&new, &path)).map_err(|error| failed("write", &path, &error))?;
         Ok(Some(true))
@@ -222,7 +250,7 @@ fn open(path: &Path) -> Result<File, Failure> {
 /// What an error of the system means. Nothing changed: what was written in part does not count.
 fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     let text = format!("cannot {what} {}: {error}", path.display());
-    match error.kind() {
+    let failure = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Failure::unreachable(format!("{text}; free some space"))
         }
@@ -230,9 +258,6 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
             Failure::denied(format!("{text}; make the directory writable for this user"))
         }
         _ => Failure::denied(text),
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    };
+    failure.caused_by(copy_of(error))
 }

@@ -1,23 +1,18 @@
-//! The rules of a segment on a book: those of [`Ledger`](crate::stock::Ledger).
+//! The rules of a segment on a page: those of [`Ledger`](crate::stock::Ledger).
 
 use std::time::Duration;
 
-use super::book::{Entry, Kind, Page};
+use super::{
+    page::Page,
+    state::{Entry, Kind},
+};
 use crate::{
     backend::Failure,
-    backends::file::codec::hash,
     stock::{Answer, CLOSED, Counts, End, Lent, Standing, Step, TransferId, micros},
 };
 
 /// How often it is looked for reservations that are over, at most: it means to read all entries.
 const LOOK_EVERY: u64 = 20_000;
-
-/// The key of an order.
-fn of_order(order: &str) -> u128 {
-    let bytes = order.as_bytes();
-    // Transfers have even keys.
-    (u128::from(hash(31, bytes)) << 64 | u128::from(hash(32, bytes))) | 1 << 127 | 1
-}
 
 /// The key of a transfer that was lent, or brought: its id is in it.
 fn of_transfer(transfer: TransferId, brought: bool) -> u128 {
@@ -25,25 +20,29 @@ fn of_transfer(transfer: TransferId, brought: bool) -> u128 {
 }
 
 impl Page<'_> {
-    pub(super) fn step(&mut self, step: &Step, now: u64) -> Result<Answer, Failure> {
+    pub(super) fn step(&mut self, sale: u64, step: &Step, now: u64) -> Result<Answer, Failure> {
         if self.state.sequence == 0 || self.is_over() {
-            let Step::Fill { sale, fence, n } = step else { return Ok(Answer::Absent) };
-            self.begin(*sale, *fence, *n)?;
+            let Step::Fill { fence, n } = step else { return Ok(Answer::Absent) };
+            self.begin(sale, *fence, *n)?;
             return Ok(Answer::Done);
         }
+        if self.state.sale != sale {
+            return Ok(Answer::OtherSale);
+        }
         match step {
-            Step::Fill { sale, .. } if *sale == self.state.sale => Ok(Answer::Done),
-            Step::Fill { .. } => Ok(Answer::OtherSale),
+            Step::Fill { .. } => Ok(Answer::Done),
             Step::Take { fence, order, n, hold, brings } => {
                 if let Some((transfer, n)) = brings {
                     self.bring(*transfer, *n)?;
                 }
-                if *fence < self.state.fence {
+                if self.is_stale(*fence) {
                     return Ok(Answer::Stale(self.state.fence));
                 }
-                self.take(*fence, order, *n, *hold, now)
+                // After the end of the sale it is only asked how the order stands.
+                let n = if *fence == CLOSED { 0 } else { *n };
+                self.take(*fence, order, n, *hold, now)
             }
-            Step::End { fence, .. } if *fence < self.state.fence => Ok(Answer::Stale(self.state.fence)),
+            Step::End { fence, .. } if self.is_stale(*fence) => Ok(Answer::Stale(self.state.fence)),
             Step::End { fence, order, how } => self.end(*fence, order, *how, now),
             Step::Lend { transfer, n, to } => self.lend(*transfer, *n, *to, now),
             Step::Bring { transfer, n } => self.bring(*transfer, *n),
@@ -58,6 +57,11 @@ impl Page<'_> {
         }
     }
 
+    /// Whether a caller goes by an old mapping, or takes the segment for closed: only a close closes.
+    fn is_stale(&self, fence: u64) -> bool {
+        fence < self.state.fence || fence == CLOSED && self.state.fence != CLOSED
+    }
+
     fn take(
         &mut self,
         fence: u64,
@@ -66,7 +70,7 @@ impl Page<'_> {
         hold: Option<Duration>,
         now: u64,
     ) -> Result<Answer, Failure> {
-        let key = of_order(order);
+        let key = self.of_order(order);
         let mut found = self.get(key)?;
         if let Some(held) = found.filter(|entry| entry.kind == Kind::Held && entry.time <= now) {
             found = Some(self.lapse_one(held)?);
@@ -75,7 +79,7 @@ impl Page<'_> {
         }
         if found.is_some() || n == 0 || self.state.remaining < n {
             if fence > self.state.fence {
-                // Even whoever takes nothing shuts out those who go by an older mapping.
+                // Even a step that takes nothing shuts out clients with an older mapping.
                 self.state.fence = fence;
                 self.commit()?;
             }
@@ -103,7 +107,7 @@ impl Page<'_> {
     }
 
     fn end(&mut self, fence: u64, order: &str, how: End, now: u64) -> Result<Answer, Failure> {
-        let key = of_order(order);
+        let key = self.of_order(order);
         let mut found = self.get(key)?;
         if let Some(held) = found.filter(|entry| entry.kind == Kind::Held && entry.time <= now) {
             found = Some(self.lapse_one(held)?);

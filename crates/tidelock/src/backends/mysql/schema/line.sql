@@ -1,3 +1,19 @@
+DROP PROCEDURE IF EXISTS tidelock_refuse
+//
+-- Refuses a change on a server that is read-only: it was demoted, and another one grants the same locks now. The server
+-- itself does not refuse, because procedures run with the rights of who made them, and those of an administrator
+-- include writing here. Each verb that writes looks before it changes anything, and again when it has committed:
+-- read_only may have been set in between, and then the change may be missing on the server that was promoted
+-- (`p_late`). An answer that was sent before such an error does not count.
+CREATE PROCEDURE tidelock_refuse(p_late TINYINT)
+READS SQL DATA
+BEGIN
+  IF p_late THEN
+    SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 31290, MESSAGE_TEXT = 'the server was made read-only during this call';
+  END IF;
+  SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
+END
+//
 DROP PROCEDURE IF EXISTS tidelock_settle
 //
 -- Lets the line of a name move on after claims have gone: holds whose first claim has gone pass to the largest
@@ -118,19 +134,21 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_ring
 //
--- Wakes the connections on which these clients listen. Comes after the commit: who is not asleep yet finds what
--- there is to hear before it falls asleep. If it cannot be done they find it later.
+-- Wakes the connections on which these clients listen: each has the lock of its bell while it does, so the server knows
+-- who it is, and nothing is written for it. Comes after the commit: who does not have that lock yet finds what there is
+-- to hear once it has. If it cannot be done they find it later.
 CREATE PROCEDURE tidelock_ring(p_bells MEDIUMTEXT)
-MODIFIES SQL DATA
+READS SQL DATA
 BEGIN
   DECLARE v_thread BIGINT UNSIGNED;
   DECLARE v_client VARCHAR(20);
-  DECLARE CONTINUE HANDLER FOR NOT FOUND, SQLEXCEPTION SET v_thread = NULL;
+  -- As in tidelock_listen. Names of such locks are those of the whole server, and at most 64 characters.
+  DECLARE v_bell VARCHAR(64) CHARACTER SET latin1;
+  DECLARE CONTINUE HANDLER FOR SQLEXCEPTION SET v_thread = NULL;
   WHILE p_bells <> '' DO
-    SET v_client = SUBSTRING_INDEX(p_bells, ',', 1), p_bells = SUBSTRING(p_bells, LENGTH(v_client) + 2),
-      v_thread = NULL;
-    SELECT thread INTO v_thread FROM tidelock_listeners
-      WHERE client = CAST(v_client AS UNSIGNED) AND server = @@server_id;
+    SET v_client = SUBSTRING_INDEX(p_bells, ',', 1), p_bells = SUBSTRING(p_bells, CHAR_LENGTH(v_client) + 2);
+    SET v_bell = CONCAT('tidelock bell ', LEFT(MD5(DATABASE()), 16), ' ', v_client);
+    SET v_thread = IS_USED_LOCK(v_bell);
     IF v_thread IS NOT NULL THEN
       KILL QUERY v_thread;
     END IF;

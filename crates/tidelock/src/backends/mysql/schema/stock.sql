@@ -65,14 +65,17 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_open
 //
--- Locks a segment. `o_fence`: NULL if there is none.
-CREATE PROCEDURE tidelock_stock_open(p_item VARBINARY(512), p_number INT UNSIGNED, OUT o_now BIGINT, OUT o_fence BIGINT,
-  OUT o_remaining BIGINT, OUT o_pending BIGINT)
+-- Locks a segment. `o_fence`: NULL if there is none. `o_sale` is the sale that it belongs to.
+CREATE PROCEDURE tidelock_stock_open(p_item VARBINARY(512), p_number INT UNSIGNED, OUT o_now BIGINT,
+  OUT o_sale BIGINT UNSIGNED, OUT o_fence BIGINT, OUT o_remaining BIGINT, OUT o_pending BIGINT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE v_ends BIGINT;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET o_fence = NULL;
-  SELECT fence, remaining, pending, ends INTO o_fence, o_remaining, o_pending, v_ends
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
+  SELECT sale, fence, remaining, pending, ends INTO o_sale, o_fence, o_remaining, o_pending, v_ends
     FROM tidelock_stock_segments WHERE item = p_item AND number = p_number FOR UPDATE;
   SET o_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
   IF v_ends <= o_now THEN
@@ -115,34 +118,43 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_replan
 //
--- Writes a plan if the one before is there. Answers '5 1' if it was written, else '5 0'.
-CREATE PROCEDURE tidelock_stock_replan(p_item VARBINARY(512), p_version BIGINT, p_plan MEDIUMBLOB, p_keep BIGINT)
+-- Writes a plan in place of the one before, or where there is none: `p_before` is null then. Answers '5 1' if it was
+-- written, else '5 0'.
+CREATE PROCEDURE tidelock_stock_replan(p_item VARBINARY(512), p_before MEDIUMBLOB, p_plan MEDIUMBLOB, p_keep BIGINT)
 MODIFIES SQL DATA
 BEGIN
+  DECLARE v_plan MEDIUMBLOB DEFAULT NULL;
   DECLARE v_version, v_ends BIGINT DEFAULT NULL;
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_version = NULL;
+  DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_version = 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   START TRANSACTION;
   -- The row is there before it is locked: of two that come first, one finds the other's.
   INSERT INTO tidelock_stock_plans VALUES (p_item, 0, '', NULL) ON DUPLICATE KEY UPDATE version = version;
-  SELECT version, ends INTO v_version, v_ends FROM tidelock_stock_plans WHERE item = p_item FOR UPDATE;
-  IF v_ends <= v_now THEN
-    SET v_version = 0;
+  SELECT version, plan, ends INTO v_version, v_plan, v_ends FROM tidelock_stock_plans WHERE item = p_item FOR UPDATE;
+  -- Version 0 is no plan.
+  IF v_version = 0 OR v_ends <= v_now THEN
+    SET v_plan = NULL;
   END IF;
-  IF v_version + 1 = p_version THEN
-    UPDATE tidelock_stock_plans SET version = p_version, plan = p_plan, ends = v_now + p_keep WHERE item = p_item;
+  IF v_plan <=> p_before THEN
+    UPDATE tidelock_stock_plans SET version = v_version + 1, plan = p_plan, ends = v_now + p_keep WHERE item = p_item;
     COMMIT;
     SELECT '5 1';
   ELSE
     ROLLBACK;
     SELECT '5 0';
   END IF;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 -- The steps answer numbers: '0' no such segment | '1 standing n' of an order, by the letter's number, 117 unknown
 -- | '2 remaining pending' not enough | '3 mapping' the caller's is old | '4 n pending' lent | '5' done
--- | '6 1' it was brought before | '7' it belongs to another sale | '10 …' counts
+-- | '6 1' it was brought before | '7' it belongs to another sale, and nothing was changed | '10 …' counts
 DROP PROCEDURE IF EXISTS tidelock_stock_fill
 //
 -- Makes a segment with its share of the stock, unless it is there. Forgets one that is over.
@@ -157,7 +169,7 @@ BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_item = NULL;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
   INSERT INTO tidelock_stock_segments (item, number, sale, fence, remaining, came)
     VALUES (p_item, p_number, p_sale, p_fence, p_n, p_n) ON DUPLICATE KEY UPDATE sale = sale;
   SELECT sale INTO v_sale FROM tidelock_stock_segments WHERE item = p_item AND number = p_number;
@@ -169,6 +181,9 @@ BEGIN
   END IF;
   COMMIT;
   SELECT IF(v_sale = p_sale, '5', '7');
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_brings
@@ -205,7 +220,7 @@ END
 DROP PROCEDURE IF EXISTS tidelock_stock_order_steps
 //
 -- Steps on orders, one after the other, in one commit; three numbers for each, in order. A line for each, with tabs between:
--- item, segment, how, mapping, order, n, hold, transfer, brought. How: t takes n, all or nothing (0 only asks how the order
+-- item, segment, how, sale, mapping, order, n, hold, transfer, brought. How: t takes n, all or nothing (0 only asks how the order
 -- stands), for `hold` microseconds unless that is empty, after `transfer` was brought unless that is empty; g what it took
 -- comes back, c its reservation is confirmed, v it is never to be taken.
 -- Those of one segment come together, and segments in one order, which is the same for all clients: nobody waits for one
@@ -214,6 +229,7 @@ CREATE PROCEDURE tidelock_stock_order_steps(p_steps MEDIUMBLOB)
 MODIFIES SQL DATA
 BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending, v_before BIGINT;
+  DECLARE v_sale, v_step_sale BIGINT UNSIGNED;
   DECLARE v_held, v_returned BIGINT DEFAULT 0;
   DECLARE v_from, v_to INT UNSIGNED DEFAULT 1;
   DECLARE v_line VARBINARY(1024);
@@ -240,21 +256,26 @@ BEGIN
       CALL tidelock_stock_write(v_item, v_number, v_fence, v_remaining, v_held, v_returned);
       SET v_at = v_place, v_held = 0, v_returned = 0;
       SET v_item = SUBSTRING_INDEX(v_place, '\t', 1), v_number = SUBSTRING_INDEX(v_place, '\t', -1);
-      CALL tidelock_stock_open(v_item, v_number, v_now, v_fence, v_remaining, v_pending);
+      CALL tidelock_stock_open(v_item, v_number, v_now, v_sale, v_fence, v_remaining, v_pending);
     END IF;
     SET v_line = SUBSTRING(v_line, LENGTH(v_place) + 2);
     SET v_how = SUBSTRING_INDEX(v_line, '\t', 1);
-    SET v_step_fence = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 2), '\t', -1);
-    SET v_order = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 3), '\t', -1);
-    SET v_wanted = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 4), '\t', -1);
-    SET v_hold = NULLIF(SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 5), '\t', -1), '');
-    SET v_transfer = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 6), '\t', -1);
-    IF v_transfer <> '' AND v_fence IS NOT NULL THEN
+    SET v_step_sale = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 2), '\t', -1);
+    SET v_step_fence = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 3), '\t', -1);
+    SET v_order = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 4), '\t', -1);
+    -- After the end of a sale it is only asked how an order stands.
+    SET v_wanted = IF(v_step_fence = 9007199254740991, 0, SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 5), '\t', -1));
+    SET v_hold = NULLIF(SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 6), '\t', -1), '');
+    SET v_transfer = SUBSTRING_INDEX(SUBSTRING_INDEX(v_line, '\t', 7), '\t', -1);
+    IF v_transfer <> '' AND v_fence IS NOT NULL AND v_sale = v_step_sale THEN
       CALL tidelock_stock_brings(v_item, v_number, UNHEX(v_transfer), SUBSTRING_INDEX(v_line, '\t', -1), v_before, v_remaining);
     END IF;
     IF v_fence IS NULL THEN
       SET v_answer = '0 0 0';
-    ELSEIF v_step_fence < v_fence THEN
+    ELSEIF v_sale <> v_step_sale THEN
+      SET v_answer = '7 0 0';
+    ELSEIF v_step_fence < v_fence OR v_step_fence = 9007199254740991 AND v_fence <> v_step_fence THEN
+      -- Only a close closes.
       SET v_answer = CONCAT_WS(' ', 3, v_fence, 0);
     ELSE
       SET v_fence = v_step_fence;
@@ -310,24 +331,28 @@ BEGIN
   CALL tidelock_stock_write(v_item, v_number, v_fence, v_remaining, v_held, v_returned);
   COMMIT;
   SELECT v_answers;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_lend
 //
 -- Takes stock out, as much as there is up to what is asked for, to be brought to another segment.
-CREATE PROCEDURE tidelock_stock_lend(p_item VARBINARY(512), p_number INT UNSIGNED,
+CREATE PROCEDURE tidelock_stock_lend(p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED,
   p_transfer BINARY(16), p_n BIGINT, p_to INT UNSIGNED)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
   DECLARE v_n BIGINT DEFAULT NULL;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_n = NULL;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL OR v_sale <> p_sale THEN
     COMMIT;
-    SELECT '0';
+    SELECT IF(v_fence IS NULL, '0', '7');
     LEAVE main;
   END IF;
   CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
@@ -344,69 +369,83 @@ main: BEGIN
   END IF;
   COMMIT;
   SELECT CONCAT_WS(' ', 4, v_n, v_pending);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_bring
 //
 -- Brings stock in, once; 0 only asks whether it was brought.
-CREATE PROCEDURE tidelock_stock_bring(p_item VARBINARY(512), p_number INT UNSIGNED,
+CREATE PROCEDURE tidelock_stock_bring(p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED,
   p_transfer BINARY(16), p_n BIGINT)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
   DECLARE v_before BIGINT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL OR v_sale <> p_sale THEN
     COMMIT;
-    SELECT '0';
+    SELECT IF(v_fence IS NULL, '0', '7');
     LEAVE main;
   END IF;
   CALL tidelock_stock_brings(p_item, p_number, p_transfer, p_n, v_before, v_remaining);
   COMMIT;
   SELECT CONCAT('6 ', v_before);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_settle
 //
 -- What was lent has been brought. It is remembered, so that a late repetition lends nothing.
-CREATE PROCEDURE tidelock_stock_settle(p_item VARBINARY(512), p_number INT UNSIGNED,
+CREATE PROCEDURE tidelock_stock_settle(p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED,
   p_transfer BINARY(16))
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL OR v_sale <> p_sale THEN
     COMMIT;
-    SELECT '0';
+    SELECT IF(v_fence IS NULL, '0', '7');
     LEAVE main;
   END IF;
-  UPDATE tidelock_stock_transfers SET settled = 1
-    WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 0 AND settled = 0;
-  IF ROW_COUNT() = 1 THEN
+  -- What ROW_COUNT() says depends on a flag of the connection: the segment is locked, so look first.
+  IF EXISTS (SELECT 1 FROM tidelock_stock_transfers
+    WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 0 AND settled = 0) THEN
+    UPDATE tidelock_stock_transfers SET settled = 1
+      WHERE item = p_item AND number = p_number AND id = p_transfer AND brought = 0;
     UPDATE tidelock_stock_segments SET pending = pending - 1 WHERE item = p_item AND number = p_number;
   END IF;
   COMMIT;
   SELECT '5';
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_look
 //
 -- Counts: '10 remaining sold held returned', then for each transfer that is not settled both halves of its id, n, to, age.
-CREATE PROCEDURE tidelock_stock_look(p_item VARBINARY(512), p_number INT UNSIGNED)
+CREATE PROCEDURE tidelock_stock_look(p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
   DECLARE v_counts, v_lent MEDIUMTEXT;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL OR v_sale <> p_sale THEN
     COMMIT;
-    SELECT '0';
+    SELECT IF(v_fence IS NULL, '0', '7');
     LEAVE main;
   END IF;
   CALL tidelock_stock_lapse(p_item, p_number, v_now, v_remaining);
@@ -417,25 +456,33 @@ main: BEGIN
     FROM tidelock_stock_transfers WHERE item = p_item AND number = p_number AND brought = 0 AND settled = 0;
   COMMIT;
   SELECT CONCAT_WS(' ', v_counts, v_lent);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_stock_close
 //
 -- Turns away whoever wants to take. The segment is forgotten after a while.
-CREATE PROCEDURE tidelock_stock_close(p_item VARBINARY(512), p_number INT UNSIGNED, p_keep BIGINT)
+CREATE PROCEDURE tidelock_stock_close(p_item VARBINARY(512), p_number INT UNSIGNED, p_sale BIGINT UNSIGNED,
+  p_keep BIGINT)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_now, v_fence, v_remaining, v_pending BIGINT;
+  DECLARE v_sale BIGINT UNSIGNED;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_stock_open(p_item, p_number, v_now, v_fence, v_remaining, v_pending);
-  IF v_fence IS NULL THEN
+  CALL tidelock_stock_open(p_item, p_number, v_now, v_sale, v_fence, v_remaining, v_pending);
+  IF v_fence IS NULL OR v_sale <> p_sale THEN
     COMMIT;
-    SELECT '0';
+    SELECT IF(v_fence IS NULL, '0', '7');
     LEAVE main;
   END IF;
   UPDATE tidelock_stock_segments SET fence = 9007199254740991, ends = v_now + p_keep WHERE item = p_item AND number = p_number;
   COMMIT;
   SELECT '5';
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //

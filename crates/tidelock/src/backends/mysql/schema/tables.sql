@@ -63,12 +63,3 @@ CREATE TABLE IF NOT EXISTS tidelock_evictions (
   KEY by_age (since)
 ) ENGINE = InnoDB
 //
--- Which connection of which server a client listens on. In memory: numbers of connections mean nothing after
--- a restart, and nothing on another server.
-CREATE TABLE IF NOT EXISTS tidelock_listeners (
-  client BIGINT UNSIGNED NOT NULL PRIMARY KEY,
-  server BIGINT UNSIGNED NOT NULL,
-  thread BIGINT UNSIGNED NOT NULL,
-  since BIGINT NOT NULL
-) ENGINE = MEMORY
-//

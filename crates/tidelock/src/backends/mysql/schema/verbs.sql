@@ -8,7 +8,7 @@ MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_line, v_spilt, v_changed, v_added, v_hold TINYINT DEFAULT 0;
   DECLARE v_found, v_fits TINYINT DEFAULT 1;
-  DECLARE v_gone INT;
+  DECLARE v_made, v_gone INT;
   DECLARE v_now, v_epoch, v_first, v_place, v_next, v_used, v_a, v_b, v_c BIGINT DEFAULT 0;
   DECLARE v_weight, v_total INT UNSIGNED;
   DECLARE v_bases, v_exclusive, v_held, v_waiting, v_kin INT DEFAULT 0;
@@ -25,7 +25,10 @@ main: BEGIN
       VALUES (p_name, v_now DIV 86400000000, v_now, p_client, p_claim, p_weight, p_total, p_owner, p_label, p_ttl,
         v_now, v_now + p_ttl)
       ON DUPLICATE KEY UPDATE many = many;
-    IF ROW_COUNT() = 1 THEN
+    -- Not from ROW_COUNT(): on connections with CLIENT_FOUND_ROWS it is 1 for a row that was there as well.
+    SELECT COUNT(*) INTO v_made FROM tidelock_lines WHERE name = p_name AND many = 0 AND late = 0
+      AND client = p_client AND claim = p_claim AND epoch = v_now;
+    IF v_made THEN
       COMMIT;
       SELECT 'H', v_epoch, p_ttl, 0;
       LEAVE main;
@@ -141,6 +144,9 @@ main: BEGIN
   DECLARE v_taken INT;
   -- Earlier than the change: then the lease ends early rather than late.
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   IF p_try THEN
     -- A mutex that is taken, the commonest case of a try: nothing is written, and nothing locked.
     SELECT COUNT(*) INTO v_taken FROM tidelock_lines
@@ -155,10 +161,14 @@ main: BEGIN
       client = p_client, claim = p_claim, weight = p_weight, total = p_total, owner = p_owner, label = p_label,
       ttl = p_ttl, since = v_now, lapses = v_now + p_ttl
     WHERE name = p_name AND many = 0 AND late = 0 AND (client IS NULL OR lapses <= v_now);
+  -- The epoch of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
   IF ROW_COUNT() = 1 THEN
     SELECT 'H', LAST_INSERT_ID(), p_ttl, 0;
   ELSE
     CALL tidelock_enter_line(p_name, p_client, p_claim, p_try, p_weight, p_total, p_owner, p_label, p_ttl);
+  END IF;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
   END IF;
 END
 //
@@ -179,6 +189,9 @@ BEGIN
   DECLARE v_answers, v_bells MEDIUMTEXT DEFAULT '';
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   START TRANSACTION;
   WHILE v_at <= LENGTH(p_claims) DO
     SET v_client = CAST(CONV(SUBSTRING(p_claims, v_at, 16), 16, 10) AS UNSIGNED),
@@ -226,13 +239,16 @@ BEGIN
     CALL tidelock_ring(v_bells);
   END IF;
   SELECT v_answers;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_leave_line
 //
--- Leaves a line in which there may be others.
+-- Leaves a line in which there may be others. `o_left`: whether the claim was in it.
 CREATE PROCEDURE tidelock_leave_line(
-  p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_reason VARBINARY(1024))
+  p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_reason VARBINARY(1024), OUT o_left TINYINT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE v_line, v_spilt, v_changed, v_hold TINYINT DEFAULT 0;
@@ -263,6 +279,7 @@ BEGIN
   ELSEIF v_line = 3 THEN
     SET v_first = NULL;
   END IF;
+  SET o_left = v_line = 3;
   IF v_line = 3 THEN
     SET v_changed = 1;
     IF p_reason IS NOT NULL THEN
@@ -283,20 +300,32 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_leave
 //
--- Gives a hold or a place back, or takes it away for a reason that its client hears.
+-- Gives a hold or a place back, or takes it away for a reason that its client hears. Answers 1 if the claim was in line,
+-- 0 if it was not: it had lapsed, or was left or put out before.
 CREATE PROCEDURE tidelock_leave(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_reason VARBINARY(1024))
 MODIFIES SQL DATA
 BEGIN
+  DECLARE v_left TINYINT DEFAULT 0;
+  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   IF p_reason IS NULL THEN
     UPDATE tidelock_lines SET client = NULL
-      WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim;
+      WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now;
+    -- The client of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
+    SET v_left = ROW_COUNT() = 1;
   END IF;
-  IF p_reason IS NOT NULL OR ROW_COUNT() <> 1 THEN
-    CALL tidelock_leave_line(p_name, p_client, p_claim, p_reason);
+  IF NOT v_left THEN
+    CALL tidelock_leave_line(p_name, p_client, p_claim, p_reason, v_left);
   END IF;
   IF p_claim % 16 = 0 THEN
     CALL tidelock_sweep();
+  END IF;
+  SELECT v_left;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
   END IF;
 END
 //
@@ -309,6 +338,9 @@ MODIFIES SQL DATA
 BEGIN
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   START TRANSACTION;
   -- Whoever enters has the row when it looks for the mark, and so has this.
   INSERT INTO tidelock_lines (name, day, epoch, late)
@@ -317,6 +349,9 @@ BEGIN
   INSERT INTO tidelock_gone VALUES (p_client, p_claim, v_now) ON DUPLICATE KEY UPDATE since = since;
   COMMIT;
   CALL tidelock_sweep();
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_look
@@ -348,14 +383,11 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_attend
 //
--- This connection is the one on which a client listens.
+-- Does nothing. Clients that were built for the first revision call it and still may be running.
 CREATE PROCEDURE tidelock_attend(p_client BIGINT UNSIGNED)
-MODIFIES SQL DATA
+READS SQL DATA
 BEGIN
-  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
-  REPLACE INTO tidelock_listeners VALUES (p_client, @@server_id, CONNECTION_ID(), v_now);
-  -- Who listens says so more often than that.
-  DELETE FROM tidelock_listeners WHERE since < v_now - 10800000000;
+  DO 0;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_listen
@@ -364,13 +396,26 @@ DROP PROCEDURE IF EXISTS tidelock_listen
 -- seconds. Answers 'G', claim, name, epoch, ttl, waiting, '' for each claim that became a holder and was not renewed since,
 -- known or not, and 'E', claim, name, 0, 0, 0, reason for each that was put out.
 CREATE PROCEDURE tidelock_listen(p_client BIGINT UNSIGNED, p_seconds DECIMAL(9, 3), p_known MEDIUMTEXT)
-MODIFIES SQL DATA
+READS SQL DATA
 BEGIN
-  DECLARE v_news TINYINT DEFAULT 0;
+  DECLARE v_news, v_has_bell TINYINT DEFAULT 0;
   DECLARE v_until BIGINT;
-  DECLARE v_bed VARCHAR(64) DEFAULT CONCAT('tidelock sleeps in ', LEFT(DATABASE(), 40));
+  DECLARE v_bell VARCHAR(64) CHARACTER SET latin1
+    DEFAULT CONCAT('tidelock bell ', LEFT(MD5(DATABASE()), 16), ' ', p_client);
+  DECLARE v_bed VARCHAR(64) CHARACTER SET latin1 DEFAULT CONCAT('tidelock sleeps in ', LEFT(MD5(DATABASE()), 16));
   -- Longer and longer: a bell that rings at the very end of the look before a sleep is forgotten with that statement.
   DECLARE v_nap DECIMAL(9, 3) DEFAULT LEAST(0.05, p_seconds);
+  -- Before the first look: a client that commits news later finds who has the bell. A call that was ended by it still has it.
+  SET v_has_bell = IS_USED_LOCK(v_bell) <=> CONNECTION_ID() OR COALESCE(GET_LOCK(v_bell, 0), 0);
+  IF NOT v_has_bell THEN
+    -- The client listened on another connection, which has gone, and the server has not noticed it yet.
+    CALL tidelock_ring(CONCAT(p_client, ','));
+    SET v_has_bell = COALESCE(GET_LOCK(v_bell, 1), 0);
+    IF NOT v_has_bell THEN
+      -- Nobody can wake it: it asks instead.
+      SET p_seconds = LEAST(p_seconds, 0.1);
+    END IF;
+  END IF;
   naps: LOOP
     -- A statement of its own, because a condition would wait for locks.
     SELECT EXISTS (SELECT 1 FROM tidelock_claims WHERE client = p_client AND pushed = 1
@@ -392,10 +437,17 @@ BEGIN
     END IF;
     SET v_nap = LEAST(v_nap * 20, p_seconds);
   END LOOP;
+  IF v_has_bell THEN
+    DO RELEASE_LOCK(v_bell);
+  END IF;
   SELECT 'G', c.claim, c.name, c.epoch, c.ttl,
       (SELECT COUNT(*) FROM tidelock_claims w WHERE w.name = c.name AND w.hold = 0), ''
     FROM tidelock_claims c WHERE c.client = p_client AND c.pushed = 1
   UNION ALL SELECT 'E', claim, name, 0, 0, 0, reason FROM tidelock_evictions WHERE client = p_client;
+  -- After the look: what was committed on a server that had been demoted by then is not told.
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_heard
@@ -404,15 +456,19 @@ DROP PROCEDURE IF EXISTS tidelock_heard
 CREATE PROCEDURE tidelock_heard(p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED)
 MODIFIES SQL DATA
 BEGIN
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
   DELETE FROM tidelock_evictions WHERE client = p_client AND claim = p_claim;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_version
 //
--- Comes last: whoever finds it finds all the others.
+-- Comes last: a client that finds it finds all the others. Answers the version of what calls mean, which clients and
+-- procedures must agree on, and the revision, which is at least what a client needs.
 CREATE PROCEDURE tidelock_version()
 READS SQL DATA
 BEGIN
-  SELECT 1;
+  SELECT 1, 2;
 END
 //

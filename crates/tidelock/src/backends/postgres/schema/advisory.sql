@@ -3,7 +3,9 @@
 
 -- The key of a name. Others call it: SELECT pg_advisory_lock(tidelock.key('nightly-report')).
 CREATE OR REPLACE FUNCTION tidelock.key(p_name text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-  SELECT ('x' || left(encode(sha256(convert_to(E'tidelock advisory lock\n' || p_name, 'UTF8')), 'hex'), 16))::bit(64)::bigint
+  -- Named in full, because programs call this with a search path of their own.
+  SELECT pg_catalog.textcat('x', pg_catalog.left(pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+    pg_catalog.textcat(E'tidelock advisory lock\n', p_name), 'UTF8')), 'hex'), 16))::pg_catalog.bit(64)::pg_catalog.int8
 $$;
 
 -- Whether this session has a lock.
@@ -16,25 +18,30 @@ CREATE OR REPLACE FUNCTION tidelock.has(p_key bigint, shared boolean) RETURNS bo
   )
 $$;
 
--- Takes the lock for a claim that holds, once for the session, however many of its claims share it. Says whether no stranger has
--- it: a session of ours that is late in giving it back keeps strangers out as well, and tells whoever holds when it has.
+-- Takes the lock for a claim that holds, once for the session, however many of its claims share it. Says whether strangers are
+-- kept out: a session of ours that is late in giving the lock back does that as well, and tells the holder when it has.
 CREATE OR REPLACE FUNCTION tidelock.take(p_name text, shared boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   k bigint := tidelock.key(p_name);
+  ours boolean;
 BEGIN
   IF tidelock.has(k, shared) THEN RETURN true; END IF;
-  IF shared THEN
-    IF pg_try_advisory_lock_shared(k) THEN RETURN true; END IF;
-  ELSIF pg_try_advisory_lock(k) THEN
-    RETURN true;
-  END IF;
-  RETURN NOT EXISTS (
-    SELECT FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
+  FOR tries IN 1 .. 8 LOOP
+    IF shared THEN
+      IF pg_try_advisory_lock_shared(k) THEN RETURN true; END IF;
+    ELSIF pg_try_advisory_lock(k) THEN
+      RETURN true;
+    END IF;
+    SELECT bool_and(a.application_name IS NOT DISTINCT FROM 'tidelock') INTO ours
+    FROM pg_locks l LEFT JOIN pg_stat_activity a USING (pid)
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.pid <> pg_backend_pid()
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND l.classid = ((k >> 32) & 4294967295)::oid AND l.objid = (k & 4294967295)::oid
-      AND (NOT shared OR l.mode = 'ExclusiveLock') AND a.application_name IS DISTINCT FROM 'tidelock'
-  );
+      AND (NOT shared OR l.mode = 'ExclusiveLock');
+    -- Null: it was given back between the two questions. It is nobody's then, and so not ours: the next may be a stranger.
+    IF ours IS NOT NULL THEN RETURN ours; END IF;
+  END LOOP;
+  RETURN false;
 END $$;
 
 -- Gives back what no claim of a client needs any more.
@@ -71,7 +78,7 @@ DECLARE
 BEGIN
   IF answer[1] <> 1 OR tidelock.take(p_name, p_share = 1) THEN RETURN answer; END IF;
   IF is_try THEN
-    PERFORM tidelock.leave(p_name, p_id, NULL);
+    PERFORM tidelock.exit(p_name, p_id, NULL::text);
     RETURN ARRAY[3];
   END IF;
   RETURN ARRAY[2, 1, 20000, 0];
@@ -97,12 +104,21 @@ BEGIN
   RETURN answers;
 END $$;
 
--- As leave. Only the client of a claim has anything to give back.
-CREATE OR REPLACE FUNCTION tidelock.advisory_leave(p_name text, p_id uuid, p_reason text) RETURNS void
+-- As exit. Only the client of a claim has anything to give back.
+CREATE OR REPLACE FUNCTION tidelock.advisory_exit(p_name text, p_id uuid, p_reason text) RETURNS boolean
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  was_there boolean := tidelock.exit(p_name, p_id, p_reason);
 BEGIN
-  PERFORM tidelock.leave(p_name, p_id, p_reason);
   IF replace(left(p_id::text, 18), '-', '') = current_setting('tidelock.client', true) THEN
     PERFORM tidelock.let_go(p_name, p_id);
   END IF;
+  RETURN was_there;
+END $$;
+
+-- The same for clients of revision 1, which do not ask whether it was there.
+CREATE OR REPLACE FUNCTION tidelock.advisory_leave(p_name text, p_id uuid, p_reason text) RETURNS void
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM tidelock.advisory_exit(p_name, p_id, p_reason);
 END $$;

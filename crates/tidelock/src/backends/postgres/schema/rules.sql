@@ -22,21 +22,24 @@ CREATE OR REPLACE FUNCTION tidelock.find_quiet() RETURNS bigint LANGUAGE plpgsql
 DECLARE
   result bigint;
   s tidelock.state;
-  here text;
+  awake_here text := tidelock.here('tidelock.awake');
+  state_here text := tidelock.here('tidelock.state');
 BEGIN
-  SELECT quiet_until INTO result FROM tidelock.awake;
+  SELECT quiet_until INTO result FROM tidelock.awake WHERE here = awake_here;
   IF NOT FOUND THEN
     SELECT * INTO STRICT s FROM tidelock.state FOR UPDATE;
-    here := left(pg_walfile_name(pg_current_wal_lsn()), 8);
-    -- On the same timeline flushed commits are still there; a standby that was promoted may lack any.
-    result := tidelock.now_micros()
-      + CASE WHEN s.timeline = here THEN least(s.longest, tidelock.long_lease()) ELSE s.longest END;
-    INSERT INTO tidelock.awake (quiet_until) VALUES (result) ON CONFLICT DO NOTHING;
+    -- Somebody else may have found it out while this waited for the row.
+    SELECT quiet_until INTO result FROM tidelock.awake WHERE here = awake_here;
     IF NOT FOUND THEN
-      SELECT quiet_until INTO STRICT result FROM tidelock.awake;
-    ELSIF s.timeline <> here THEN
-      UPDATE tidelock.state SET timeline = here;
-      PERFORM tidelock.commits(true);
+      -- Where they were given flushed commits are still there; a standby that was promoted, or a copy, may lack any.
+      result := tidelock.now_micros()
+        + CASE WHEN s.here = state_here THEN least(s.longest, tidelock.long_lease()) ELSE s.longest END;
+      INSERT INTO tidelock.awake AS a (quiet_until, here) VALUES (result, awake_here)
+        ON CONFLICT (one) DO UPDATE SET quiet_until = excluded.quiet_until, here = excluded.here;
+      IF s.here <> state_here THEN
+        UPDATE tidelock.state SET here = state_here;
+        PERFORM tidelock.commits(true);
+      END IF;
     END IF;
   END IF;
   PERFORM set_config('tidelock.quiet_until', result::text, false);
@@ -197,7 +200,7 @@ BEGIN
     SELECT * INTO l FROM tidelock.line WHERE name = p_name FOR UPDATE;
     EXIT WHEN FOUND OR NOT make;
     INSERT INTO tidelock.line (name, epoch, used) VALUES (p_name, 0, tidelock.now_micros()) ON CONFLICT DO NOTHING;
-    IF FOUND THEN PERFORM tidelock.sweep(0.125); END IF;
+    IF FOUND THEN PERFORM tidelock.sweep(0.125::float8); END IF;
   END LOOP;
   -- Only now: whoever had the row locked may have taken its time.
   p_at := tidelock.now_micros();
@@ -207,9 +210,12 @@ BEGIN
     UPDATE tidelock.line SET late = NULL WHERE name = p_name;
   END IF;
   changed := l.claims IS NOT NULL AND EXISTS (SELECT FROM unnest(l.claims) c WHERE c.lapses <= p_at);
-  -- Soon after a quiet time somebody may be in line who had to wait for its end.
-  IF changed OR l.claims IS NOT NULL AND quiet_left = 0 AND quiet_until > p_at - 3600000000 THEN
-    l := tidelock.settle(l, p_at, quiet_left > 0, NULL);
+  -- Soon after a quiet time somebody may be in line who had to wait for its end; or nobody holds, because a session that is
+  -- quiet let the last one go.
+  IF changed OR l.claims IS NOT NULL AND quiet_left = 0
+    AND (quiet_until > p_at - 3600000000 OR (l.claims[1]).hold = 0)
+  THEN
+    l := tidelock.settle(l, p_at, quiet_left > 0, NULL::uuid);
     changed := true;
   END IF;
 END $$;

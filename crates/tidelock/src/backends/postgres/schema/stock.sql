@@ -1,5 +1,5 @@
 -- Stock: plans of items, and segments with their orders and with what was lent and brought. The rules are those of
--- src/stock/ledger.rs. Whatever is answered is flushed: a sale is not a lease that ends by itself.
+-- src/stock/ledger.rs. Whatever is answered is flushed: a sale is not a lease that ends on its own.
 
 CREATE TABLE IF NOT EXISTS tidelock.stock_plan (
   item text COLLATE "C" PRIMARY KEY,
@@ -47,6 +47,15 @@ CREATE TABLE IF NOT EXISTS tidelock.transfer (
   settled boolean NOT NULL,
   PRIMARY KEY (item, number, id, brought)
 );
+
+-- Of the version before: their steps named no sale.
+DROP FUNCTION IF EXISTS tidelock.stock_replan(text, bigint, text, bigint);
+DROP FUNCTION IF EXISTS tidelock.stock_order_steps(text[], int[], bigint[], text[], text[], bigint[], bigint[], text[], bigint[]);
+DROP FUNCTION IF EXISTS tidelock.stock_lend(text, int, text, bigint, int);
+DROP FUNCTION IF EXISTS tidelock.stock_bring(text, int, text, bigint);
+DROP FUNCTION IF EXISTS tidelock.stock_settle(text, int, text);
+DROP FUNCTION IF EXISTS tidelock.stock_look(text, int);
+DROP FUNCTION IF EXISTS tidelock.stock_close(text, int, bigint);
 
 -- Forgets a segment.
 CREATE OR REPLACE FUNCTION tidelock.stock_forget(p_item text, p_number int) RETURNS void LANGUAGE sql VOLATILE AS $$
@@ -104,26 +113,26 @@ CREATE OR REPLACE FUNCTION tidelock.stock_plan_of(p_item text) RETURNS TABLE (ve
   WHERE p.item = p_item AND (p.over IS NULL OR p.over > tidelock.now_micros())
 $$;
 
--- Writes a plan if the one before is there. Says whether it was written.
-CREATE OR REPLACE FUNCTION tidelock.stock_replan(p_item text, p_version bigint, p_plan text, p_keep bigint)
+-- Writes a plan in place of the one before, or where there is none: `p_before` is null then. Says whether it was written.
+CREATE OR REPLACE FUNCTION tidelock.stock_replan(p_item text, p_before text, p_plan text, p_keep bigint)
   RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   p_at bigint := tidelock.now_micros();
 BEGIN
   PERFORM tidelock.commits(true);
   DELETE FROM tidelock.stock_plan WHERE item = p_item AND over <= p_at;
-  IF p_version = 1 THEN
+  IF p_before IS NULL THEN
     INSERT INTO tidelock.stock_plan VALUES (p_item, 1, p_plan, p_at + p_keep) ON CONFLICT DO NOTHING;
   ELSE
-    UPDATE tidelock.stock_plan SET version = p_version, plan = p_plan, over = p_at + p_keep
-    WHERE item = p_item AND version = p_version - 1;
+    UPDATE tidelock.stock_plan SET version = version + 1, plan = p_plan, over = p_at + p_keep
+    WHERE item = p_item AND plan = p_before;
   END IF;
   RETURN ARRAY[5, CASE WHEN FOUND THEN 1 ELSE 0 END];
 END $$;
 
 -- The steps answer numbers: {0} no such segment | {1, standing, n} of an order, by the letter's number, 117 unknown
 --   | {2, remaining, pending} not enough | {3, mapping} the caller's is old | {4, n, pending} lent | {5} done
---   | {6, 1 if it was brought before} | {7} it belongs to another sale | {10, …} counts
+--   | {6, 1 if it was brought before} | {7} it belongs to another sale, and nothing was changed | {10, …} counts
 
 -- Makes a segment with its share of the stock, unless it is there. Forgets some that are over.
 CREATE OR REPLACE FUNCTION tidelock.stock_fill(p_item text, p_number int, p_sale text, p_fence bigint, p_n bigint)
@@ -159,8 +168,8 @@ END $$;
 -- brought unless that is null; g what it took comes back, c its reservation is confirmed, v it is never to be taken.
 -- Those of one segment come together, and segments in one order, which is the same for all clients: nobody waits for one that
 -- is locked by somebody who waits for his.
-CREATE OR REPLACE FUNCTION tidelock.stock_order_steps(p_items text[], p_numbers int[], p_fences bigint[], p_orders text[],
-  p_hows text[], p_ns bigint[], p_holds bigint[], p_transfers text[], p_brought bigint[]) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION tidelock.stock_order_steps(p_items text[], p_numbers int[], p_sales text[], p_fences bigint[],
+  p_orders text[], p_hows text[], p_ns bigint[], p_holds bigint[], p_transfers text[], p_brought bigint[]) RETURNS bigint[]
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   a record;
@@ -172,8 +181,8 @@ DECLARE
   answers bigint[] := '{}';
 BEGIN
   FOR a IN
-    SELECT * FROM unnest(p_items, p_numbers, p_fences, p_orders, p_hows, p_ns, p_holds, p_transfers, p_brought)
-      AS a (item, number, fence, id, how, n, hold, transfer, brought)
+    SELECT * FROM unnest(p_items, p_numbers, p_sales, p_fences, p_orders, p_hows, p_ns, p_holds, p_transfers, p_brought)
+      AS a (item, number, sale, fence, id, how, n, hold, transfer, brought)
   LOOP
     IF at_item IS DISTINCT FROM a.item OR at_number IS DISTINCT FROM a.number THEN
       IF s.item IS NOT NULL THEN PERFORM tidelock.stock_write(s); END IF;
@@ -185,14 +194,20 @@ BEGIN
       answers := answers || ARRAY[0::bigint, 0, 0];
       CONTINUE;
     END IF;
+    IF s.sale <> a.sale THEN
+      answers := answers || ARRAY[7::bigint, 0, 0];
+      CONTINUE;
+    END IF;
     IF a.transfer IS NOT NULL THEN
       SELECT (b.s).* INTO s FROM tidelock.stock_brings(s, a.transfer, a.brought) b;
     END IF;
-    IF a.fence < s.fence THEN
+    -- Only a close closes; and after it, it is only asked how an order stands.
+    IF a.fence < s.fence OR a.fence = 9007199254740991 AND s.fence <> a.fence THEN
       answers := answers || ARRAY[3, s.fence, 0];
       CONTINUE;
     END IF;
     s.fence := a.fence;
+    IF a.fence = 9007199254740991 THEN a.n := 0; END IF;
     SELECT * INTO o FROM tidelock.stock_order WHERE item = a.item AND number = a.number AND id = a.id;
     IF a.how <> 't' OR s.remaining < a.n OR o.standing = 'h' THEN
       s := tidelock.stock_lapse(s);
@@ -236,13 +251,14 @@ BEGIN
 END $$;
 
 -- Takes stock out, as much as there is up to what is asked for, to be brought to another segment.
-CREATE OR REPLACE FUNCTION tidelock.stock_lend(p_item text, p_number int, p_transfer text, p_n bigint, p_to int)
+CREATE OR REPLACE FUNCTION tidelock.stock_lend(p_item text, p_number int, p_sale text, p_transfer text, p_n bigint, p_to int)
   RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s tidelock.segment := tidelock.stock_open(p_item, p_number);
   lent bigint;
 BEGIN
   IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
+  IF s.sale <> p_sale THEN RETURN ARRAY[7]; END IF;
   s := tidelock.stock_lapse(s);
   SELECT n INTO lent FROM tidelock.transfer
     WHERE item = p_item AND number = p_number AND id = p_transfer::uuid AND NOT brought;
@@ -261,25 +277,27 @@ BEGIN
   RETURN ARRAY[4, lent, s.pending];
 END $$;
 
-CREATE OR REPLACE FUNCTION tidelock.stock_bring(p_item text, p_number int, p_transfer text, p_n bigint)
+CREATE OR REPLACE FUNCTION tidelock.stock_bring(p_item text, p_number int, p_sale text, p_transfer text, p_n bigint)
   RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s tidelock.segment := tidelock.stock_open(p_item, p_number);
   b record;
 BEGIN
   IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
+  IF s.sale <> p_sale THEN RETURN ARRAY[7]; END IF;
   SELECT * INTO b FROM tidelock.stock_brings(s, p_transfer, p_n);
   PERFORM tidelock.stock_write(b.s);
   RETURN ARRAY[6, CASE WHEN b.before THEN 1 ELSE 0 END];
 END $$;
 
 -- What was lent has been brought. It is remembered, so that a late repetition lends nothing.
-CREATE OR REPLACE FUNCTION tidelock.stock_settle(p_item text, p_number int, p_transfer text) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION tidelock.stock_settle(p_item text, p_number int, p_sale text, p_transfer text) RETURNS bigint[]
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s tidelock.segment := tidelock.stock_open(p_item, p_number);
 BEGIN
   IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
+  IF s.sale <> p_sale THEN RETURN ARRAY[7]; END IF;
   UPDATE tidelock.transfer SET settled = true
   WHERE item = p_item AND number = p_number AND id = p_transfer::uuid AND NOT brought AND NOT settled;
   IF FOUND THEN
@@ -290,7 +308,7 @@ BEGIN
 END $$;
 
 -- Counts: {10, remaining, sold, held, returned, then for each transfer that is not settled: both halves of its id, n, to, age}.
-CREATE OR REPLACE FUNCTION tidelock.stock_look(p_item text, p_number int) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION tidelock.stock_look(p_item text, p_number int, p_sale text) RETURNS bigint[]
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s tidelock.segment := tidelock.stock_open(p_item, p_number);
@@ -298,6 +316,7 @@ DECLARE
   answer bigint[];
 BEGIN
   IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
+  IF s.sale <> p_sale THEN RETURN ARRAY[7]; END IF;
   s := tidelock.stock_lapse(s);
   PERFORM tidelock.stock_write(s);
   answer := ARRAY[10, s.remaining, s.came - s.lent - s.remaining - s.held, s.held, s.returned];
@@ -312,12 +331,13 @@ BEGIN
 END $$;
 
 -- Turns away whoever wants to take. The segment is forgotten after a while.
-CREATE OR REPLACE FUNCTION tidelock.stock_close(p_item text, p_number int, p_keep bigint) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION tidelock.stock_close(p_item text, p_number int, p_sale text, p_keep bigint) RETURNS bigint[]
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   s tidelock.segment := tidelock.stock_open(p_item, p_number);
 BEGIN
   IF s.item IS NULL THEN RETURN ARRAY[0]; END IF;
+  IF s.sale <> p_sale THEN RETURN ARRAY[7]; END IF;
   s.fence := 9007199254740991;
   s.over := tidelock.now_micros() + p_keep;
   PERFORM tidelock.stock_write(s);

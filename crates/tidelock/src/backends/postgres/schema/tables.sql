@@ -1,11 +1,32 @@
 -- The locks of tidelock (https://docs.rs/tidelock). May be run again: what is there stays.
--- One transaction; whoever comes at the same time waits here.
+-- One transaction, in which names mean what the server itself calls by them; others that install wait here.
+SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT pg_advisory_xact_lock(7594868131420104811);
-CREATE SCHEMA IF NOT EXISTS tidelock;
+
+-- The owner of anything here runs code with the rights of those who call it. So the schema is either new, or all of it
+-- belongs to roles that may do what this one may. Nothing in it is called or changed before that is known.
+DO $$
+DECLARE
+  stranger record;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'tidelock') THEN
+    CREATE SCHEMA tidelock;
+  END IF;
+  SELECT * INTO stranger FROM (
+    -- strangers
+  ) s;
+  IF FOUND THEN
+    RAISE EXCEPTION '% belongs to the role "%", which could run code with the rights of "%" by it',
+      stranger.what, stranger.owner, current_user USING ERRCODE = 'insufficient_privilege',
+      HINT = 'If that role is meant to own it, run this as that role; else look at what is in the schema tidelock, and drop it.';
+  END IF;
+END $$;
 REVOKE ALL ON SCHEMA tidelock FROM PUBLIC;
 
--- Which functions are here. A client of another version says so instead of calling them.
+-- Which clients may call what is here: one that knows a smaller number says so instead. Both are read from the catalogue.
 CREATE OR REPLACE FUNCTION tidelock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+-- What is here: a client that needs a larger number installs it, or says that it has to be installed.
+CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2';
 
 -- A claim in line. Times are microseconds since 1970, by the server's clock.
 DO $$ BEGIN
@@ -37,8 +58,13 @@ CREATE TABLE IF NOT EXISTS tidelock.line (
   claims tidelock.claim[]  -- null: nobody is in line
 ) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_threshold = 1000000, vacuum_truncate = off);
--- A line is read and written whole: to compress it or to keep it elsewhere costs more than it saves.
-ALTER TABLE tidelock.line ALTER claims SET STORAGE EXTERNAL;
+-- A line is read and written whole: to compress it or to keep it elsewhere costs more than it saves. Only once, as all changes
+-- of tables: they wait for those who use them, who may wait for each other.
+DO $$ BEGIN
+  IF EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.line'::regclass AND attname = 'claims' AND attstorage <> 'e') THEN
+    ALTER TABLE tidelock.line ALTER claims SET STORAGE EXTERNAL;
+  END IF;
+END $$;
 
 -- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
 CREATE TABLE IF NOT EXISTS tidelock.gone (
@@ -47,23 +73,39 @@ CREATE TABLE IF NOT EXISTS tidelock.gone (
 );
 CREATE INDEX IF NOT EXISTS gone_since ON tidelock.gone (since);
 
--- What has to be known after a restart: how long leases may be, and on which timeline they were given.
+-- What tells a table of this server from its copy elsewhere: a dump that was restored, a database that was copied, a standby
+-- that was promoted. The file of a table is another one when it was emptied or made anew in the same database.
+CREATE OR REPLACE FUNCTION tidelock.here(kept regclass) RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
+    (SELECT oid FROM pg_database WHERE datname = current_database()), pg_relation_filenode(kept),
+    left(pg_walfile_name(pg_current_wal_lsn()), 8))
+$$;
+
+-- What has to be known after a restart: how long leases may be, and where they were given.
 CREATE TABLE IF NOT EXISTS tidelock.state (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   longest bigint NOT NULL DEFAULT 0,
-  timeline text NOT NULL
+  here text NOT NULL
 );
-INSERT INTO tidelock.state (timeline) VALUES (left(pg_walfile_name(pg_current_wal_lsn()), 8))
-  ON CONFLICT DO NOTHING;
-
 -- The server empties an unlogged table when it recovers from a crash, and on a standby that is promoted; in both
--- cases commits may have been lost that clients rely on. Without this row nothing is granted for a while.
+-- cases commits may have been lost that clients rely on. A dump carries its row along to where it was not written.
+-- Without this row, or with that of another place, nothing is granted for a while.
 CREATE UNLOGGED TABLE IF NOT EXISTS tidelock.awake (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
-  quiet_until bigint NOT NULL
+  quiet_until bigint NOT NULL,
+  here text
 );
--- Only when the tables are new: a server that has just recovered has to find out by itself.
-INSERT INTO tidelock.awake (quiet_until) SELECT 0 FROM tidelock.state WHERE longest = 0 ON CONFLICT DO NOTHING;
+-- Revision 1 did not say where a row of the first was written, and of the second only the timeline: it may be a copy.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.awake'::regclass AND attname = 'here') THEN
+    ALTER TABLE tidelock.awake ADD COLUMN here text;
+    ALTER TABLE tidelock.state RENAME timeline TO here;
+  END IF;
+END $$;
+INSERT INTO tidelock.state (here) VALUES (tidelock.here('tidelock.state')) ON CONFLICT DO NOTHING;
+-- Only when the tables are new: a server that has just recovered, or is a copy, has to find that out.
+INSERT INTO tidelock.awake (quiet_until, here) SELECT 0, tidelock.here('tidelock.awake') FROM tidelock.state
+  WHERE longest = 0 ON CONFLICT DO NOTHING;
 
 -- Where the sweep of names that nobody uses goes on.
 CREATE UNLOGGED TABLE IF NOT EXISTS tidelock.broom (

@@ -200,12 +200,12 @@ BEGIN
       UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims WHERE name = p_names[i];
     END IF;
   END LOOP;
-  PERFORM tidelock.sweep(0.02);
+  PERFORM tidelock.sweep(0.02::float8);
   RETURN answers;
 END $$;
 
--- Takes a claim out of line. With a reason somebody else puts it out, and its client is told.
-CREATE OR REPLACE FUNCTION tidelock.leave(p_name text, p_id uuid, p_reason text) RETURNS void
+-- Takes a claim out of line, and says whether it was there. With a reason somebody else puts it out, and its client is told.
+CREATE OR REPLACE FUNCTION tidelock.exit(p_name text, p_id uuid, p_reason text) RETURNS boolean
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   p_at bigint := tidelock.now_micros();
@@ -213,14 +213,15 @@ DECLARE
   next tidelock.claim;
   o record;
   changed boolean;
+  was_there boolean;
   -- An eviction that is lost would let its claim be renewed beside the next holder's.
   mode text := tidelock.commits(p_reason IS NOT NULL);
 BEGIN
   IF p_reason IS NULL THEN
     -- Nearly always: nobody else is in line.
     UPDATE tidelock.line SET claims = NULL, used = p_at
-    WHERE name = p_name AND cardinality(claims) = 1 AND (claims[1]).id = p_id;
-    IF FOUND THEN RETURN; END IF;
+    WHERE name = p_name AND cardinality(claims) = 1 AND (claims[1]).id = p_id AND (claims[1]).lapses > p_at;
+    IF FOUND THEN RETURN true; END IF;
     -- Else mostly: it holds, exclusively, and the next one wants the same, for nobody that has more than one claim.
     IF nullif(current_setting('tidelock.quiet_until', true), '')::bigint <= p_at THEN
       UPDATE tidelock.line SET epoch = greatest(epoch + 1, p_at), used = p_at,
@@ -232,7 +233,7 @@ BEGIN
       RETURNING (claims[1]).id, epoch, (claims[1]).ttl, cardinality(claims) - 1 INTO next.id, next.epoch, next.ttl, next.n;
       IF FOUND THEN
         PERFORM tidelock.tell('G', p_name, next.id, format('%s %s %s', next.epoch, next.ttl, next.n));
-        RETURN;
+        RETURN true;
       END IF;
     END IF;
     -- Or it is a reader, and others go on reading: nobody else gets anything by that.
@@ -240,15 +241,17 @@ BEGIN
     WHERE name = p_name AND (claims[1]).hold = 1 AND (claims[1]).share = 1
       AND (SELECT bool_and(c.lapses > p_at) AND bool_or(c.id = p_id AND c.hold = 1 AND c.share = 1 AND c.owner IS NULL)
         AND bool_or(c.id <> p_id AND c.hold = 1) FROM unnest(claims) c);
-    IF FOUND THEN RETURN; END IF;
+    IF FOUND THEN RETURN true; END IF;
   END IF;
   IF NOT EXISTS (SELECT FROM tidelock.line t, unnest(t.claims) c WHERE t.name = p_name AND c.id = p_id) THEN
-    RETURN;
+    RETURN false;
   END IF;
   SELECT * INTO o FROM tidelock.open(p_name, false);
   l := o.l;
   changed := o.changed;
-  IF EXISTS (SELECT FROM unnest(l.claims) c WHERE c.id = p_id) THEN
+  -- What lapsed is not there any more.
+  was_there := EXISTS (SELECT FROM unnest(l.claims) c WHERE c.id = p_id);
+  IF was_there THEN
     l := tidelock.settle(l, o.p_at, o.quiet_left > 0, p_id);
     changed := true;
     IF p_reason IS NOT NULL THEN PERFORM tidelock.tell('E', p_name, p_id, p_reason); END IF;
@@ -256,6 +259,14 @@ BEGIN
   IF changed THEN
     UPDATE tidelock.line SET epoch = l.epoch, used = o.p_at, claims = l.claims WHERE name = p_name;
   END IF;
+  RETURN was_there;
+END $$;
+
+-- The same for clients of revision 1, which do not ask whether it was there.
+CREATE OR REPLACE FUNCTION tidelock.leave(p_name text, p_id uuid, p_reason text) RETURNS void
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM tidelock.exit(p_name, p_id, p_reason);
 END $$;
 
 -- Sees to it that a claim which is about to be left is not entered any more: a question for it was not answered, and may
@@ -270,7 +281,7 @@ BEGIN
   INSERT INTO tidelock.line AS l (name, epoch, used, late) VALUES (p_name, 0, p_at, p_at + tidelock.longest_way())
     ON CONFLICT (name) DO UPDATE SET late = greatest(l.late, excluded.late);
   INSERT INTO tidelock.gone (id, since) VALUES (p_id, p_at) ON CONFLICT DO NOTHING;
-  PERFORM tidelock.sweep(1);
+  PERFORM tidelock.sweep(1::float8);
 END $$;
 
 -- What is in line, one row for each claim, in order; of all names if none are given.

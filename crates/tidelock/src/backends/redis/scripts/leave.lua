@@ -1,66 +1,77 @@
 -- Takes a claim out of line.
--- KEYS    the lock's key, and in a cluster its four others
--- ARGV    1 id | 2 why, if there is more to say: nothing if its client is done with it, else e and the
---         reason of an eviction | 3 the least epoch of a grant, as for enter | 4 in a cluster the shard, as for enter
--- Reply   1 it was there | 0 it was not | 8 all keys are needed
-local head = redis.call('GET', keys[1])
+-- KEYS    the lock's key
+-- ARGV    1 id; only zeros to clear what cannot be read | 2 why, if there is more to say: nothing if its client
+--         is done with it, else e and the reason of an eviction | 3 the least epoch of a grant, as for enter
+--         4 in a cluster the shard, as for enter
+-- Reply   1 it was there | 0 it was not | {9, what is there} it cannot be read
+local key_here, id, why = keys[1], args[1], args[2] or ''
+local head = redis.call('GET', key_here)
 local kind_here = head and string.byte(head)
-if kind_here ~= 76 and kind_here ~= 81 then
-  if kind_here ~= 83 or string.sub(head, 2, 33) ~= args[1] then return 0 end
-  if (args[2] or '') == '' then
-    redis.call('SET', keys[1], 'I' .. string.sub(head, 83, 98), 'KEEPTTL')
+if not head then return 0 end
+if why == '' then
+  if kind_here == @form.single.byte then
+    if string.sub(head, @single.id) ~= id then return 0 end
+    redis.call('SET', key_here, '@form.idle' .. string.sub(head, @single.epoch), 'KEEPTTL')
     return 1
+  elseif kind_here == @form.idle.byte then
+    return 0
   end
 end
 local time = redis.call('TIME')
 local now_here = time[1] * 1000000 + time[2]
 --@queue
-if kind_here == 81 and (args[2] or '') == '' then
-  local at = string.find(head, SEPARATOR .. args[1], 38, true)
+local unheard, failed
+if kind_here == @form.queue.byte and why == '' then
+  local at = string.find(head, SEPARATOR .. id, @queue.claims.begin, true)
   if not at then return 0 end
   local earliest, expires, count = read_queue(head, now_here)
   if earliest then
     local rest = string.find(head, SEPARATOR, at + 1, true)
+    local claims = string.sub(head, @queue.claims.begin, at - 1) .. (rest and string.sub(head, rest) or '')
     count = count - 1
-    local claims = string.sub(head, 38, at - 1) .. (rest and string.sub(head, rest) or '')
-    local epoch = tonumber(string.sub(head, 120, 135))
-    if at == 38 then
+    local next_id, grant
+    if at == @queue.claims.begin and count > 0 then
+      -- The next one holds.
       local floor = args[3] or ''
       local least = floor ~= '' and tonumber(floor) or now_here
-      local prefix = string.match(keys[1], '^[^{]*') .. 'in:'
-      -- The next one holds. One that nobody can be told of is dead, and the one behind it is the next.
-      while count > 0 do
-        epoch = math.max(epoch + 1, least)
-        claims = string.sub(claims, 1, 81) .. '1' .. text_of(epoch) .. text_of(now_here) .. string.sub(claims, 115)
-        local next_id = string.sub(claims, 2, 33)
-        local grant = 'G' .. next_id .. text_of(epoch) .. string.sub(claims, 50, 65) .. (count - 1) .. '\n' .. keys[1]
-        local told = args[4] == '?' and 1
-          or redis.call(args[4] and 'SPUBLISH' or 'PUBLISH', prefix .. string.sub(next_id, 1, 16) .. (args[4] or ''), grant)
-        if told > 0 then break end
-        rest = string.find(claims, SEPARATOR, 2, true)
-        claims = rest and string.sub(claims, rest) or ''
-        count = count - 1
-      end
+      local epoch = math.max(string.sub(head, @queue.holder.epoch) + 1, least)
+      claims = string.sub(claims, 1, @claim.hold.before) .. '@hold.holds' .. text_of(epoch) .. text_of(now_here) .. string.sub(claims, @claim.share.begin)
+      next_id = string.sub(claims, @claim.id)
+      grant = '@news.granted' .. next_id .. text_of(epoch) .. string.sub(claims, @claim.ttl) .. (count - 1)
     end
     if count == 0 then
-      local ahead = math.max(0, math.ceil((epoch - now_here) / 1000))
-      redis.call('SET', keys[1], 'I' .. text_of(epoch), 'PX', REMEMBER + ahead)
+      local epoch = string.sub(head, @queue.holder.epoch)
+      redis.call('SET', key_here, '@form.idle' .. epoch, 'PX',
+        REMEMBER + math.max(0, math.ceil((epoch - now_here) / 1000)))
     elseif count == 1 then
-      redis.call('SET', keys[1], 'S' .. string.sub(claims, 2), 'PXAT', expires)
+      head = '@form.single' .. string.sub(claims, @claim.id.begin)
+      redis.call('SET', key_here, head, 'PXAT', expires)
     else
-      write_queue(keys[1], earliest, expires, count, claims)
+      head = write_queue(key_here, earliest, expires, count, claims)
     end
-    return 1
+    if not next_id then return 1 end
+    local heard
+    heard, failed = publish(key_here, args[4], next_id, grant)
+    if heard then return failed or 1 end
+    -- Nobody can be told of it: it is dead, and the one behind it is the next.
+    unheard = next_id
   end
 end
-if args[4] and #keys == 1 then return 8 end
 --@line
-open(keys[1], head, now_here, args[3], args[4])
-local record = call('HGET', claims, args[1])
-if record then
-  remove(args[1], read(record))
-  if (args[2] or '') ~= '' then tell(args[1], 'E' .. args[1] .. sub(args[2], 2)) end
-  advance()
+if not open(key_here, head, now_here, args[3], args[4]) then
+  if why == '' or id ~= string.rep('0', @claim.id.width) then return {9, string.sub(head, 1, 64)} end
+  -- Somebody wants it cleared, whatever it is. Its last epoch is remembered if it says it.
+  local last = match(head, '^@form.older(%d+),') or match(head, '^' .. FORM .. string.rep('%d', @line.epoch.width))
+  local epoch = math.max(now, last and tonumber(sub(last, -@line.epoch.width)) or 0)
+  -- Clients of version 0.1 would find again what that version kept in other keys.
+  if sub(head, @head.letter) == '@form.older' then redis.pcall('DEL', key .. ':c', key .. ':w', key .. ':x', key .. ':h') end
+  call('SET', key, '@form.idle' .. text_of(epoch), 'PX', REMEMBER + math.ceil((epoch - now) / 1000))
+  return 1
 end
-close()
-return record and 1 or 0
+local was_there = remove(unheard or id)
+if was_there then
+  if why ~= '' then news[1] = {id, '@news.evicted' .. id .. sub(why, 2)} end
+  advance()
+  settle()
+end
+return refused or failed or ((was_there or unheard) and 1 or 0)

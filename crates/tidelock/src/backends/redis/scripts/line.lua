@@ -1,284 +1,403 @@
--- The rules of a line, as src/line.rs has them. Needed only where a line is more than one claim.
+-- The rules of a line, as src/line.rs has them. Needed only where a line is neither one claim nor a short queue.
 --
--- Head, a string at the lock's key:
+-- A line is one string, at the lock's key. No script deletes it, and none needs another key: in a slot of a
+-- cluster that is on the move, a script that touches a missing key is aborted where it stands. A script computes
+-- first and then writes; after its first write no later command of it can fail.
 --   I<epoch>          nobody is in line; the epoch of the last grant is remembered for a while
 --   S<id><record>     one claim, which holds
 --   Q<queue>          a few exclusive claims without owners, of which the first holds: see queue.lua
---   L<numbers>        several claims, kept in the keys below
--- Record: renewed 16 | ttl 16 | since 16 | hold 1 (0 no, 1 yes, 2 rides) | epoch 16 | held since 16
---         | share 1 (x, s, p) | detached 1 | n , of \n owner \n label
--- In a cluster all keys of a lock are given, so that a slot on the move is served only where all of them
--- are; with the head alone a script does what the head alone suffices for, and answers 8 otherwise.
+--   V01<numbers><gap><holders><waiters>   any other line; V01 is the version of this form
+-- The letter names the form of the record as well: a change of the record takes another letter or number.
+-- Numbers: epoch 16 | earliest lapse 16, or less | milliseconds at which the key expires 16 | held 8 | waiting 8
+--          | bases 8 | used 10 | exclusive 1 | sharing 8 | capacity 10
+--          | where the holders begin 10 | where those who wait begin 10 | how long all of it is 10
+-- The gap is what holders left behind: a long line is not written anew for each of them.
+-- Claim:   separator 1 | id 32 | record
+-- Record:  renewed 16 | ttl 16 | since 16 | hold 1 (0 no, 1 yes, 2 rides) | epoch 16 | held since 16
+--          | share 1 (x, s, p) | detached 1 | n , of \n owner \n label
 -- Times are microseconds, all numbers decimal with leading zeros, so that they stand at fixed places.
---
---   <key>:c  hash: id -> record; h:<owner>, w:<owner> -> how many claims of the owner hold, wait
---   <key>:w  sorted set: who waits, by arrival
---   <key>:x  sorted set: who waits, by lapse
---   <key>:h  sorted set: who holds, by lapse
-local call, sub, format, match = redis.call, string.sub, string.format, string.match
+local call, sub, find, format, match, concat =
+  redis.call, string.sub, string.find, string.format, string.match, table.concat
+local FORM, NUMBERS = '@form.line', @line.claims.before
+-- The gap is closed when it is as long as this, and longer than the rest.
+local WIDEST = 4096
 
-local key, now, least, shard, claims, waiters, lapses, holders, line
+-- Those who wait are in `tail` from `first` on. Every long string costs time for each of its bytes, so none is made
+-- without need.
+local key, now, least, shard, line, holders, tail, first
+-- What is to be told after the next write, and the error of a server that refused to tell it.
+local news, refused
+-- Whether there is something to write; whether the key has to live longer than it was given; where the holders
+-- begin at the server, if it has `tail` as it is, in the form V01; the claim that is to be added at its end.
+local changed, grown, stored, appended
 
-local function read(record)
-  local n, of, owner = match(record, '^(%d*),(%d*)\n([^\n]*)', 84)
-  local ttl = tonumber(sub(record, 17, 32))
+-- The claim that begins at a place of a section, and where the next one begins.
+local function claim_at(section, at)
+  local after = find(section, SEPARATOR, at + 1, true)
+  return sub(section, at, (after or 0) - 1), after
+end
+
+-- What a claim says; nothing if it cannot be read.
+local function read(text)
+  local n, of, owner = match(text, '^(%d*),(%d*)\n([^\n]*)', @claim.text.begin)
+  local renewed, ttl, hold, epoch =
+    tonumber(sub(text, @claim.renewed)), tonumber(sub(text, @claim.ttl)), tonumber(sub(text, @claim.hold)), tonumber(sub(text, @claim.epoch))
+  if not (owner and renewed and ttl and hold and epoch) then return nil end
   return {
-    lapses = sub(record, 1, 16) + ttl,
+    text = text,
+    id = sub(text, @claim.id),
+    lapses = renewed + ttl,
     ttl = ttl,
-    since = tonumber(sub(record, 33, 48)),
-    hold = tonumber(sub(record, 49, 49)),
-    epoch = tonumber(sub(record, 50, 65)),
-    held_since = tonumber(sub(record, 66, 81)),
-    tail = sub(record, 82),
-    share = sub(record, 82, 82),
+    hold = hold,
+    epoch = epoch,
+    share = sub(text, @claim.share),
     n = tonumber(n),
     of = tonumber(of),
     owner = owner,
   }
 end
 
-local function write(id, c)
-  local record = format('%016d%016d%016d%d%016d%016d%s',
-    c.lapses - c.ttl, c.ttl, c.since, c.hold, c.epoch, c.held_since, c.tail)
-  call('HSET', claims, id, record)
-end
-
 -- What sharing claims assume: 0 nothing, -1 any number of readers, else so many permits.
 local function capacity(c)
-  if c.share == 'x' then return 0 end
-  if c.share == 's' then return -1 end
+  if c.share == '@share.exclusive' then return 0 end
+  if c.share == '@share.shared' then return -1 end
   return c.of
 end
 
 local function weight(c)
-  if c.share == 'p' then return c.n end
+  if c.share == '@share.permits' then return c.n end
   return 1
 end
 
 local function covers(held, asked)
-  if held.share == 'x' then return true end
-  if held.share == 's' then return asked.share == 's' end
-  return asked.share == 'p' and held.of == asked.of and asked.n <= held.n
+  if held.share == '@share.exclusive' then return true end
+  if held.share == '@share.shared' then return asked.share == '@share.shared' end
+  return asked.share == '@share.permits' and held.of == asked.of and asked.n <= held.n
 end
 
 local function fits(c)
-  if c.share == 'x' then return line.bases == 0 end
+  if c.share == '@share.exclusive' then return line.bases == 0 end
   if line.exclusive == 1 then return false end
-  return c.share == 's' or line.used + c.n <= c.of
+  return c.share == '@share.shared' or line.used + c.n <= c.of
 end
 
 local function count_base(c)
   line.bases = line.bases + 1
-  if c.share == 'x' then line.exclusive = 1 else line.used = line.used + weight(c) end
+  if c.share == '@share.exclusive' then line.exclusive = 1 else line.used = line.used + weight(c) end
 end
 
-local function count_owner(kind, c, by)
-  if c.owner ~= '' then
-    local field = kind .. c.owner
-    if call('HINCRBY', claims, field, by) == 0 then call('HDEL', claims, field) end
-  end
+-- Where claims of an owner may be in a section: certain if there are none, so that most lines need not be read.
+local function may_have(section, owner, from)
+  return owner ~= '' and find(section, '\n' .. owner .. '\n', from, true)
 end
 
-local function owner_has(kind, c)
-  return c.owner ~= '' and call('HEXISTS', claims, kind .. c.owner) == 1
-end
-
--- No key outlives the claims in it for ever, even if all clients die.
+-- The key outlives the claims in it and its epoch, and then goes away, even if all clients die.
 local function expire_after(moment)
   local needed = math.ceil(moment / 1000) + REMEMBER
   if needed > line.expires then
     line.expires = needed + REMEMBER
-    line.expire_all = true
+    grown = true
   end
 end
 
--- Puts a claim among the holders.
-local function add_holder(id, c)
-  if line.held == 0 then line.new_holders = true end
-  line.held = line.held + 1
-  call('ZADD', holders, c.lapses, id)
-  write(id, c)
-  count_owner('h:', c, 1)
-end
-
-local function admit(id, c)
+local function count_in(c)
   if line.held + line.waiting == 0 or c.lapses < line.earliest then line.earliest = c.lapses end
-  if c.share ~= 'x' then
+  if c.share ~= '@share.exclusive' then
     line.capacity = capacity(c)
     line.sharing = line.sharing + 1
   end
   expire_after(c.lapses)
-  line.changed = true
-  if c.hold > 0 then return add_holder(id, c) end
-  if line.waiting == 0 then line.new_waiters = true end
-  line.waiting = line.waiting + 1
-  line.next = line.next + 1
-  call('ZADD', waiters, line.next, id)
-  call('ZADD', lapses, c.lapses, id)
-  write(id, c)
-  count_owner('w:', c, 1)
+  if c.hold == @hold.waits then
+    line.waiting = line.waiting + 1
+  else
+    line.held = line.held + 1
+    if c.hold == @hold.holds then count_base(c) end
+  end
+end
+
+local function set_hold(c, hold, epoch)
+  c.hold, c.epoch = hold, epoch
+  c.text = sub(c.text, 1, @claim.hold.before) .. hold .. text_of(epoch) .. text_of(now) .. sub(c.text, @claim.share.begin)
+end
+
+-- Puts a new claim behind the holders, or at the end of the line. Nothing else is done to the line then.
+local function admit(c)
+  count_in(c)
+  changed = true
+  if stored and not grown and (c.hold == @hold.waits or line.waiting == 0) then
+    appended = c.text
+  elseif c.hold > @hold.waits then
+    holders = holders .. c.text
+  else
+    tail, stored = tail .. c.text, nil
+  end
 end
 
 -- The hold goes on for the largest of those that rode on it.
 local function inherit(gone)
-  local heir_id, heir
-  for _, id in ipairs(call('ZRANGE', holders, 0, -1)) do
-    local c = read(call('HGET', claims, id))
-    if c.owner == gone.owner and c.hold == 2 and c.epoch == gone.epoch then
-      if not heir or c.share == 'x' or (heir.share ~= 'x' and weight(c) >= weight(heir)) then
-        heir_id, heir = id, c
+  local heir, heir_at, at = nil, nil, 1
+  while at do
+    local text, after = claim_at(holders, at)
+    local c = read(text)
+    if c.owner == gone.owner and c.hold == @hold.rides and c.epoch == gone.epoch then
+      if not heir or c.share == '@share.exclusive' or (heir.share ~= '@share.exclusive' and weight(c) >= weight(heir)) then
+        heir, heir_at = c, at
       end
     end
+    at = after
   end
   if heir then
-    heir.hold = 1
-    write(heir_id, heir)
+    holders = sub(holders, 1, @claim.hold.before(heir_at)) .. '@hold.holds' .. sub(holders, @claim.hold.after(heir_at))
     count_base(heir)
   end
 end
 
-local function remove(id, c)
-  line.changed = true
-  call('HDEL', claims, id)
-  if c.share ~= 'x' then
+-- Counts a claim out that is no longer in its section.
+local function count_out(c)
+  changed = true
+  if c.share ~= '@share.exclusive' then
     line.sharing = line.sharing - 1
     if line.sharing == 0 then line.capacity = 0 end
   end
-  if c.hold == 0 then
+  if c.hold == @hold.waits then
     line.waiting = line.waiting - 1
-    call('ZREM', waiters, id)
-    call('ZREM', lapses, id)
-    return count_owner('w:', c, -1)
+    return
   end
   line.held = line.held - 1
-  call('ZREM', holders, id)
-  count_owner('h:', c, -1)
-  if c.hold == 2 then return end
+  if c.hold == @hold.rides then return end
   line.bases = line.bases - 1
-  if c.share == 'x' then line.exclusive = 0 else line.used = line.used - weight(c) end
-  if owner_has('h:', c) then inherit(c) end
+  if c.share == '@share.exclusive' then line.exclusive = 0 else line.used = line.used - weight(c) end
+  if may_have(holders, c.owner, 1) then inherit(c) end
 end
 
--- Tells a claim's client. Says whether anybody was there to hear it.
-local function tell(id, text)
-  -- While a slot moves nobody can hear here: clients find out by asking.
-  if shard == '?' then return true end
-  local to = match(key, '^[^{]*') .. 'in:' .. sub(id, 1, 16) .. (shard or '')
-  return call(shard and 'SPUBLISH' or 'PUBLISH', to, text .. '\n' .. key) > 0
-end
-
--- Makes a claim that waits a holder. Says whether its client lives: nobody else renews it.
-local function grant(id, c, hold, epoch)
-  line.waiting = line.waiting - 1
-  call('ZREM', waiters, id)
-  call('ZREM', lapses, id)
-  count_owner('w:', c, -1)
-  c.hold, c.epoch, c.held_since = hold, epoch, now
-  add_holder(id, c)
-  if hold == 1 then count_base(c) end
-  if tell(id, format('G%s%016d%016d%d', id, epoch, c.ttl, line.waiting)) then return true end
-  remove(id, c)
-  return false
-end
-
--- Claims of an owner that wait behind others ride on what it just got.
-local function take_along(base)
-  for _, id in ipairs(call('ZRANGE', waiters, 0, -1)) do
-    local c = read(call('HGET', claims, id))
-    if c.owner == base.owner and covers(base, c) then grant(id, c, 2, base.epoch) end
+-- Takes out the claim with this id. Says whether it was in line.
+local function remove(id)
+  local at, text, after = find(holders, SEPARATOR .. id, 1, true), nil, nil
+  if at then
+    text, after = claim_at(holders, at)
+    holders = sub(holders, 1, at - 1) .. (after and sub(holders, after) or '')
+  else
+    at = find(tail, SEPARATOR .. id, first, true)
+    if not at then return false end
+    text, after = claim_at(tail, at)
+    if at == first then
+      first = after or #tail + 1
+    else
+      tail = sub(tail, first, at - 1) .. (after and sub(tail, after) or '')
+      first, stored = 1, nil
+    end
   end
+  count_out(read(text))
+  return true
+end
+
+-- Makes a claim that waits a holder, and puts it to those that are about to join the holders.
+local function grant(granted, c, hold, epoch)
+  line.waiting = line.waiting - 1
+  line.held = line.held + 1
+  set_hold(c, hold, epoch)
+  granted[#granted + 1] = c.text
+  news[#news + 1] = {c.id, format('@news.granted%s@granted.epoch..ttl.format%d', c.id, epoch, c.ttl, line.waiting)}
+end
+
+-- Claims of an owner that wait behind others ride on what it just got. Gives the others.
+local function take_along(granted, base, behind)
+  local left, at = {}, 1
+  while at do
+    local text, after = claim_at(behind, at)
+    local c = read(text)
+    if c.owner == base.owner and covers(base, c) then
+      grant(granted, c, @hold.rides, base.epoch)
+    else
+      left[#left + 1] = text
+    end
+    at = after
+  end
+  return concat(left)
 end
 
 local function next_epoch()
   line.epoch = math.max(line.epoch + 1, least)
+  expire_after(line.epoch)
   return line.epoch
 end
 
 -- Makes holders of all that fit now.
 local function advance()
+  local granted = {}
   while line.waiting > 0 do
-    local id = call('ZRANGE', waiters, 0, 0)[1]
-    local c = read(call('HGET', claims, id))
-    if not fits(c) then return end
-    line.changed = true
-    if grant(id, c, 1, next_epoch()) and owner_has('w:', c) then take_along(c) end
+    local text, after = claim_at(tail, first)
+    local c = read(text)
+    if not fits(c) then break end
+    grant(granted, c, @hold.holds, next_epoch())
+    count_base(c)
+    first = after or #tail + 1
+    if may_have(tail, c.owner, first) then
+      tail = take_along(granted, c, sub(tail, first))
+      first, stored = 1, nil
+    end
   end
+  if granted[1] then
+    changed = true
+    holders = holders .. concat(granted)
+  end
+end
+
+local function are_plain(section, at)
+  while at and at <= #section do
+    if not is_plain(section, @claim.share.begin(at)) then return false end
+    at = find(section, SEPARATOR, at + 1, true)
+  end
+  return true
+end
+
+-- The beginning of the form V01.
+local function numbers(start, waiters_at, length)
+  return format('%s@line.epoch..length.format', FORM, line.epoch, line.earliest,
+    line.expires, line.held, line.waiting, line.bases, line.used, line.exclusive, line.sharing, line.capacity,
+    start, waiters_at, length)
+end
+
+local function write()
+  local count = line.held + line.waiting
+  if count == 0 then
+    local ahead = math.max(0, math.ceil((line.epoch - now) / 1000))
+    return call('SET', key, '@form.idle' .. text_of(line.epoch), 'PX', REMEMBER + ahead)
+  end
+  -- What the shorter forms can say is said by them, if the epoch of their holder is the last one.
+  if not appended and line.held == 1 and tonumber(sub(holders, @claim.epoch)) == line.epoch then
+    if count == 1 then
+      stored = nil
+      return call('SET', key, '@form.single' .. sub(holders, @claim.id.begin), 'PXAT', line.expires)
+    end
+    if line.sharing == 0 and count <= LONGEST and are_plain(holders, 1) and are_plain(tail, first) then
+      stored = nil
+      return write_queue(key, line.earliest, line.expires, count, holders .. sub(tail, first))
+    end
+  end
+  if appended then
+    local length = #tail + #appended
+    call('SETRANGE', key, #tail, appended)
+    call('SETRANGE', key, 0, numbers(stored, line.waiting > 0 and first or length + 1, length))
+    return
+  end
+  -- Holders end where those who wait begin.
+  local start = first - #holders
+  if stored and not grown and start > NUMBERS and (start < WIDEST or start < #tail / 2) then
+    call('SETRANGE', key, start - 1, holders)
+    call('SETRANGE', key, 0, numbers(start, first, #tail))
+    stored = start
+    return
+  end
+  local length = NUMBERS + #holders + #tail - first + 1
+  tail = numbers(NUMBERS + 1, NUMBERS + 1 + #holders, length) .. holders .. sub(tail, first)
+  first, stored, grown = NUMBERS + 1 + #holders, NUMBERS + 1, false
+  call('SET', key, tail, 'PXAT', line.expires)
+end
+
+-- Writes what changed, then tells whom it concerns. One that became a holder and that nobody can be told of is
+-- dead, because only its client renews it: the next one holds. What is written at any time is a whole line.
+local function settle()
+  while changed do
+    write()
+    changed = false
+    local told = news
+    news = {}
+    for _, one in ipairs(told) do
+      local heard, failed = publish(key, shard, one[1], one[2])
+      refused = refused or failed
+      if not heard then remove(one[1]) end
+    end
+    if changed then advance() end
+  end
+end
+
+-- Of a section from a place on: what is left without those who lapsed, those, and when the next one lapses.
+local function sweep(section, from)
+  local left, gone, earliest = {}, {}, math.huge
+  local at = from <= #section and from or nil
+  while at do
+    local lapses = sub(section, @claim.renewed(at)) + sub(section, @claim.ttl(at))
+    local after = find(section, SEPARATOR, at + 1, true)
+    if lapses <= now then
+      gone[#gone + 1] = sub(section, at, (after or 0) - 1)
+      left[#left + 1] = sub(section, from, at - 1)
+      from = after or #section + 1
+    elseif lapses < earliest then
+      earliest = lapses
+    end
+    at = after
+  end
+  if gone[1] then
+    left[#left + 1] = sub(section, from)
+    section = concat(left)
+  end
+  return section, gone, earliest
 end
 
 -- Lets lapsed claims go and moves the line.
 local function reap()
   if now < line.earliest or line.held + line.waiting == 0 then return end
-  for _, set in ipairs({lapses, holders}) do
-    for _, id in ipairs(call('ZRANGEBYSCORE', set, '-inf', now)) do
-      remove(id, read(call('HGET', claims, id)))
-    end
-  end
-  line.changed = true
-  line.earliest = math.huge
-  for _, set in ipairs({lapses, holders}) do
-    local first = call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if first[2] then line.earliest = math.min(line.earliest, tonumber(first[2])) end
-  end
+  local left, gone, soonest, lapsed, next
+  holders, gone, soonest = sweep(holders, 1)
+  left, lapsed, next = sweep(tail, first)
+  if lapsed[1] then tail, first, stored = left, 1, nil end
+  for _, text in ipairs(lapsed) do count_out(read(text)) end
+  for _, text in ipairs(gone) do count_out(read(text)) end
+  line.earliest = math.min(soonest, next)
   if line.earliest == math.huge then line.earliest = 0 end
+  changed = true
   advance()
+  settle()
 end
 
--- Opens the line at a key whose head was read; what lapsed is let go.
+-- The line of the form V01. Says whether it is one.
+local function read_numbers(head)
+  local _, to = find(head, '^%d+%-?%d+\@mark.separator.byte', @line.epoch.begin)
+  if sub(head, @line.form) ~= FORM or to ~= NUMBERS + 1 then return false end
+  local function number(from, until_then) return tonumber(sub(head, from, until_then)) end
+  line = {epoch = number(@line.epoch), earliest = number(@line.earliest), expires = number(@line.expires), held = number(@line.held),
+    waiting = number(@line.waiting), bases = number(@line.bases), used = number(@line.used), exclusive = number(@line.exclusive),
+    sharing = number(@line.sharing), capacity = number(@line.capacity)}
+  stored, first, tail = number(@line.holders_at), number(@line.waiters_at), head
+  holders = sub(head, stored, first - 1)
+  return number(@line.length) == #head and line.held > 0 and stored > NUMBERS and sub(holders, @claim.mark) == SEPARATOR
+    and sub(head, first, first) == (line.waiting > 0 and SEPARATOR or '')
+end
+
+-- Opens the line at a key whose head was read; what lapsed is let go. Nothing if it cannot be read.
 local function open(at, head, time, floor, on_shard)
   key, now, shard = at, time, on_shard
   least = floor and tonumber(floor) or now
-  claims, waiters, lapses, holders = key .. ':c', key .. ':w', key .. ':x', key .. ':h'
   line = {epoch = 0, held = 0, waiting = 0, bases = 0, used = 0, exclusive = 0, sharing = 0, capacity = 0,
-    next = 0, earliest = 0, expires = 0}
-  local kind = head and sub(head, 1, 1)
-  if kind == 'L' then
-    local i = 0
-    local names = {'epoch', 'held', 'waiting', 'bases', 'used', 'exclusive', 'sharing', 'capacity', 'next',
-      'earliest', 'expires'}
-    for text in string.gmatch(sub(head, 2), '[^,]+') do
-      i = i + 1
-      line[names[i]] = tonumber(text)
+    earliest = 0, expires = 0}
+  holders, tail, first, news, changed, grown, stored, appended = '', '', 1, {}, false, false, nil, nil
+  local kind = head and sub(head, @head.letter)
+  if kind == '@form.line.letter' then
+    if not read_numbers(head) then return false end
+  elseif kind == '@form.idle' then
+    line.epoch = #head == @idle.width and tonumber(sub(head, @idle.epoch.begin))
+    if not line.epoch then return false end
+  elseif kind == '@form.single' or kind == '@form.queue' then
+    local claims, next = kind == '@form.single' and SEPARATOR .. sub(head, @single.id.begin) or sub(head, @queue.claims.begin), 1
+    while next do
+      local text, after = claim_at(claims, next)
+      local c = read(text)
+      if not c then return false end
+      count_in(c)
+      if c.hold > @hold.waits then
+        line.epoch = c.epoch
+        holders = holders .. text
+      end
+      next = after
     end
-  elseif kind == 'I' then
-    line.epoch = tonumber(sub(head, 2))
-  elseif kind == 'S' then
-    local c = read(sub(head, 34))
-    line.epoch = c.epoch
-    admit(sub(head, 2, 33), c)
-    count_base(c)
-  elseif kind == 'Q' then
-    for claim in string.gmatch(sub(head, 39), '[^\30]+') do
-      local c = read(sub(claim, 33))
-      if c.hold > 0 then line.epoch = c.epoch end
-      admit(sub(claim, 1, 32), c)
-      if c.hold > 0 then count_base(c) end
-    end
+    if line.held ~= 1 then return false end
+    tail, first = claims, #holders + 1
   elseif kind then
     return false
   end
   reap()
   return true
-end
-
-local function close()
-  if not line.changed then return end
-  if line.held + line.waiting == 0 then
-    call('DEL', claims, waiters, lapses, holders)
-    local ahead = math.max(0, math.ceil((line.epoch - now) / 1000))
-    return call('SET', key, format('I%016d', line.epoch), 'PX', REMEMBER + ahead)
-  end
-  call('SET', key, format('L%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d', line.epoch, line.held, line.waiting,
-    line.bases, line.used, line.exclusive, line.sharing, line.capacity, line.next, line.earliest, line.expires),
-    'PXAT', line.expires)
-  if line.expire_all then
-    for _, k in ipairs({claims, waiters, lapses, holders}) do call('PEXPIREAT', k, line.expires) end
-    return
-  end
-  if line.new_holders then call('PEXPIREAT', holders, line.expires) end
-  if line.new_waiters then
-    call('PEXPIREAT', waiters, line.expires)
-    call('PEXPIREAT', lapses, line.expires)
-  end
 end
 
 -- Answers: {1, epoch, ttl, waiting} holds; {2, ahead, lapse in or -1} waits.
@@ -289,27 +408,35 @@ end
 local function waits(rank)
   local lapse_in = -1
   if rank == 0 then
-    local first = call('ZRANGE', holders, 0, 0, 'WITHSCORES')
     -- Only the first that waits is told when to look again: one question, not a herd.
-    if first[2] then lapse_in = math.max(0, tonumber(first[2]) - now) end
+    local _, _, soonest = sweep(holders, 1)
+    if soonest ~= math.huge then lapse_in = math.max(0, soonest - now) end
   end
   return {2, line.held + rank, lapse_in}
 end
 
--- Renews a claim in line. Answers nothing if it is not there.
+-- Renews a claim that holds or waits. Answers nothing if it is not in line.
 local function renew(id)
-  local record = call('HGET', claims, id)
-  if not record then return nil end
-  local c = read(record)
-  c.lapses = now + c.ttl
-  write(id, c)
-  local before = line.expires
-  expire_after(c.lapses)
-  if line.expires > before then line.changed = true end
-  if c.hold > 0 then
-    call('ZADD', holders, c.lapses, id)
-    return holds(c)
+  local at = find(holders, SEPARATOR .. id, 1, true)
+  local held, section = at, holders
+  if not held then
+    at, section = find(tail, SEPARATOR .. id, first, true), tail
   end
-  call('ZADD', lapses, c.lapses, id)
-  return waits(call('ZRANK', waiters, id))
+  if not at then return nil end
+  local ttl = tonumber(sub(section, @claim.ttl(at)))
+  expire_after(now + ttl)
+  if stored and not grown then
+    call('SETRANGE', key, @claim.renewed.before(at) + (held and stored - 1 or 0), text_of(now))
+  else
+    section = sub(section, 1, @claim.renewed.before(at)) .. text_of(now) .. sub(section, @claim.renewed.after(at))
+    if held then holders = section else tail, stored = section, nil end
+    changed = true
+  end
+  if held then return {1, tonumber(sub(section, @claim.epoch(at))), ttl, line.waiting} end
+  local rank, from = 0, first
+  while from < at do
+    rank = rank + 1
+    from = find(section, SEPARATOR, from + 1, true)
+  end
+  return waits(rank)
 end

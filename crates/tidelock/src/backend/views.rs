@@ -1,0 +1,79 @@
+//! Locks and claims as shown to people.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Capacity, Claim, ClaimId, Share};
+use crate::model::{name::Name, owner::Owner, token::Token};
+
+/// A lock as shown to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockView {
+    /// Its name.
+    pub name: Name,
+    /// The capacity that sharing claims agreed on, if any is in the queue.
+    pub capacity: Option<Capacity>,
+    /// The epoch of the latest grant.
+    pub epoch: u64,
+    /// The claims that hold it.
+    pub holders: Vec<ClaimView>,
+    /// The claims that wait, in order.
+    pub waiters: Vec<ClaimView>,
+}
+
+impl LockView {
+    /// Creates a view, for backends.
+    pub fn new(name: Name, capacity: Option<Capacity>, epoch: u64) -> Self {
+        Self { name, capacity, epoch, holders: Vec::new(), waiters: Vec::new() }
+    }
+
+    /// Returns the fencing token of the latest grant, if the lock was ever granted.
+    ///
+    /// See [`ClaimView::token`] for locks that tasks of one process hand over to each other.
+    pub fn token(&self) -> Option<Token> {
+        (self.epoch > 0).then(|| Token::new(self.epoch, 0))
+    }
+}
+
+/// A claim as shown to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClaimView {
+    /// Its identity.
+    pub id: ClaimId,
+    /// How much it asks for.
+    pub share: Share,
+    /// Its explicit owner, if any.
+    pub owner: Option<Owner>,
+    /// The label that its client gave.
+    pub label: Arc<str>,
+    /// The epoch it holds with, if it holds.
+    pub epoch: Option<u64>,
+    /// How long it has held or waited.
+    pub age: Duration,
+    /// The time until it expires unless it is renewed.
+    pub lapse_in: Duration,
+}
+
+impl ClaimView {
+    /// Creates a view, for backends.
+    pub fn new(claim: &Claim, epoch: Option<u64>, age: Duration, lapse_in: Duration) -> Self {
+        Self {
+            id: claim.id,
+            share: claim.share,
+            owner: claim.owner.clone(),
+            label: Arc::clone(&claim.label),
+            epoch,
+            age,
+            lapse_in,
+        }
+    }
+
+    /// Returns the fencing token that the claim was granted with, if it holds.
+    ///
+    /// A process whose tasks hand the lock over to each other without the store adds the number of
+    /// those hand-offs: its guards then have tokens that are up to 1,023 larger.
+    pub fn token(&self) -> Option<Token> {
+        self.epoch.map(|epoch| Token::new(epoch, 0))
+    }
+}

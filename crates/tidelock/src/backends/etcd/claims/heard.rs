@@ -1,0 +1,111 @@
+//! What follows from what the stream of watches says.
+
+use super::{Claims, OwnClaim, Phase, UNLEFT, YOUNG, standing::grant};
+use crate::{
+    backend::{ClaimId, Failure, News, What},
+    backends::etcd::proto::{EventType, WatchResponse, revision},
+    clock::Moment,
+    model::name::Name,
+};
+
+/// How many events a watch remembers, for answers that they overtook.
+const RECENT: usize = 64;
+
+impl Claims {
+    /// The stream said something.
+    ///
+    /// # Errors
+    /// It refuses to go on.
+    pub(in crate::backends::etcd) fn heard(
+        &mut self,
+        response: WatchResponse,
+        now: Moment,
+    ) -> Result<(), Failure> {
+        let id = response.watch_id;
+        let Some(watch) = self.watches.get_mut(&id) else {
+            // Over, or never needed: nobody waits for it.
+            return Ok(());
+        };
+        if response.canceled {
+            return self.refused(id, &response);
+        }
+        if response.created && watch.from > revision(response.header.as_ref()) + 1 {
+            // Revisions went back, or this member is late: what happens up to there would not be told.
+            self.watch_anew(id);
+            return Ok(());
+        }
+        if response.created {
+            let covers = if watch.from == 0 { revision(response.header.as_ref()) } else { watch.from - 1 };
+            watch.covers = Some(covers);
+            let name = watch.name.clone();
+            let is_stale =
+                |own: &OwnClaim| !matches!(own.phase, Phase::Asking | Phase::Over) && own.known_at < covers;
+            if self.lines.get(&name).is_some_and(|line| line.claims.values().any(is_stale)) {
+                self.stale.insert(name);
+            }
+        }
+        for event in response.events {
+            if event.r#type == i32::from(EventType::Delete)
+                && let Some(kv) = event.kv
+            {
+                self.deleted(id, kv.key, kv.mod_revision, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// A key was deleted at a revision.
+    fn deleted(&mut self, watch: i64, key: Vec<u8>, at: i64, now: Moment) {
+        let Some(watch) = self.watches.get_mut(&watch) else { return };
+        watch.recent.push_back((at, key.clone()));
+        if watch.recent.len() > RECENT
+            && let Some((forgotten, _)) = watch.recent.pop_front()
+        {
+            watch.forgotten = forgotten;
+        }
+        let (name, is_single) = (watch.name.clone(), watch.range.1.is_empty());
+        let Some(line) = self.lines.get_mut(&name) else { return };
+        for own in line.claims.values_mut() {
+            let id = own.claim.id;
+            if own.key == key {
+                if matches!(own.phase, Phase::Waiting(_) | Phase::Held(_)) && at > own.created {
+                    own.phase = Phase::Over;
+                    self.vanished.push((name.clone(), id));
+                    self.unleft.push_back((now + UNLEFT, name.clone(), id));
+                }
+                continue;
+            }
+            let Phase::Waiting(ahead) = &own.phase else { continue };
+            if !ahead.iter().any(|other| other.key == key && other.created < at) {
+                continue;
+            }
+            if own.passes(&key, at) {
+                let grant = grant(&own.claim, own.epoch(), 1);
+                self.news.push_back(News { name: name.clone(), id, what: What::Granted(grant) });
+                self.young.push_back((now + YOUNG, name.clone(), id));
+            } else if is_single || own.may_be_passed_unheard() {
+                self.stale.insert(name.clone());
+            }
+        }
+    }
+
+    fn refused(&mut self, id: i64, response: &WatchResponse) -> Result<(), Failure> {
+        if response.compact_revision == 0 {
+            return Err(Failure::unreachable(format!("a watch was refused: {}", response.cancel_reason)));
+        }
+        // Too late to hear what happened.
+        self.watch_anew(id);
+        Ok(())
+    }
+
+    /// The key of a claim is not there, though this client did not delete it.
+    pub(in crate::backends::etcd) fn vanishes(&mut self, name: &Name, id: ClaimId, now: Moment) {
+        if let Some(own) = self.get_mut(name, id)
+            && matches!(own.phase, Phase::Waiting(_) | Phase::Held(_))
+        {
+            own.phase = Phase::Over;
+            self.vanished.push((name.clone(), id));
+            self.unleft.push_back((now + UNLEFT, name.clone(), id));
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What a client knows of its own claims, and what it watches for them. No I/O: what is to be sent goes into
+//! the stream's queue, what is to be read again and what is to be told is kept until it is taken.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod` | a claim from the first question until it is forgotten |
+//! | `standing` | how a claim stands, after its line was read |
+//! | `watches` | which lines and keys are watched |
+//! | `heard` | what follows from what the stream of watches says |
+//! | `upkeep` | what is to be done, told or read again |
+//!
+//! A claim that waits knows who is ahead. Nobody can come ahead of it later, so what it hears of those that go
+//! away is enough to know when it holds, without another question. Only a hold with an owner can go on by a claim
+//! that came later: where there is one ahead, the line is read again.
+//!
+//! With few ahead all of a line is watched, by one watch that is kept while the lock is in use. A claim
+//! further back watches its own key and the one some places ahead: what happens at the head of a long line is
+//! told to few.
+
+mod heard;
+mod standing;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod watches;
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use self::watches::Watch;
+pub(super) use self::watches::watch_request;
+use super::{
+    codec::{Contender, Space},
+    proto::WatchRequest,
+};
+use crate::{
+    backend::{Claim, ClaimId, News},
+    clock::Moment,
+    model::name::Name,
+};
+
+/// A hold that ends sooner is not worth a watch.
+const YOUNG: Duration = Duration::from_millis(100);
+/// How long a watch is kept for the next claim.
+const LINGER: Duration = Duration::from_secs(2);
+/// After how long a claim is given back once more that is still there.
+const UNLEFT: Duration = Duration::from_secs(10);
+/// How many busy lines are remembered.
+const BUSY: usize = 1_024;
+
+/// The claims of a client.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    lines: HashMap<Name, Line>,
+    watches: HashMap<i64, Watch>,
+    last_watch: i64,
+    /// The stream's queue, while there is a stream.
+    stream: Option<UnboundedSender<WatchRequest>>,
+    /// Holds that may be over soon.
+    young: VecDeque<(Moment, Name, ClaimId)>,
+    /// Lines that may be used again soon.
+    idle: VecDeque<(Moment, Name)>,
+    /// Claims that should be gone soon. Their lease would keep them for as long as others are renewed.
+    unleft: VecDeque<(Moment, Name, ClaimId)>,
+    /// Lines that have to be read again.
+    stale: HashSet<Name>,
+    /// Lines that were busy when they were last tried.
+    busy: HashSet<Name>,
+    /// Claims whose key was deleted by somebody else.
+    vanished: Vec<(Name, ClaimId)>,
+    news: VecDeque<News>,
+}
+
+/// A line that this client has claims in, or had lately.
+#[derive(Debug, Default)]
+struct Line {
+    claims: HashMap<ClaimId, OwnClaim>,
+    /// Numbers of keys below that of the last claim that are not in use.
+    free: Vec<usize>,
+    /// The watch of all of it.
+    whole: Option<i64>,
+    /// The watches of single keys.
+    single: HashMap<Vec<u8>, i64>,
+    /// Since when there is no claim, and whether it is among the idle.
+    idle_since: Moment,
+    is_queued: bool,
+}
+
+/// A claim of this client.
+#[derive(Debug)]
+struct OwnClaim {
+    claim: Arc<Claim>,
+    key: Vec<u8>,
+    /// The number in its key.
+    number: usize,
+    lease: i64,
+    created: i64,
+    /// What is added to that for its epoch.
+    base: i64,
+    /// How many questions for it may still arrive, or arrive once more: those under way, and those that were
+    /// given up.
+    unanswered: u32,
+    /// The revision at which the phase was so.
+    known_at: i64,
+    phase: Phase,
+}
+
+/// Where a claim is between the first question and its end.
+#[derive(Debug)]
+enum Phase {
+    /// Not answered yet.
+    Asking,
+    /// It waits for these, in order.
+    Waiting(Vec<Contender>),
+    /// It holds with this epoch.
+    Held(i64),
+    /// It is being given back, or it was deleted by somebody else.
+    Over,
+}
+
+/// What has to be known to give a claim back.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) key: Vec<u8>,
+    pub(super) lease: i64,
+    pub(super) created: i64,
+    pub(super) may_repeat: bool,
+    pub(super) claim: Arc<Claim>,
+}
+
+impl Claims {
+    /// A claim is about to be asked for. Says under which lease that was done before, if it was.
+    pub(super) fn lease_of(&self, claim: &Claim) -> Option<i64> {
+        let own = self.lines.get(&claim.name)?.claims.get(&claim.id)?;
+        Some(own.lease).filter(|lease| *lease != 0)
+    }
+
+    /// Whether the last try of a line found it busy.
+    pub(super) fn is_busy(&self, name: &Name) -> bool {
+        self.busy.contains(name)
+    }
+
+    /// What a try found.
+    pub(super) fn tried(&mut self, name: &Name, is_busy: bool) {
+        if !is_busy {
+            self.busy.remove(name);
+        } else if !self.busy.contains(name) {
+            if self.busy.len() >= BUSY {
+                // It only says what to ask first.
+                self.busy.clear();
+            }
+            self.busy.insert(name.clone());
+        }
+    }
+
+    /// Our claims in a line that have been answered.
+    pub(super) fn answered_in(&self, name: &Name) -> Vec<Arc<Claim>> {
+        let own = self.lines.get(name).into_iter().flat_map(|line| line.claims.values());
+        let answered = own.filter(|own| matches!(own.phase, Phase::Waiting(_) | Phase::Held(_)));
+        answered.map(|own| Arc::clone(&own.claim)).collect()
+    }
+
+    /// A claim is asked for, now. Says under which key.
+    pub(super) fn asking(&mut self, space: &Space, claim: &Arc<Claim>, lease: i64) -> Vec<u8> {
+        let line = match self.lines.get_mut(&claim.name) {
+            Some(line) => line,
+            None => self.lines.entry(claim.name.clone()).or_default(),
+        };
+        if !line.claims.contains_key(&claim.id) {
+            // One that none of our claims has, not even one that may have left.
+            let number = line.free.pop().unwrap_or(line.claims.len());
+            let own = OwnClaim {
+                claim: Arc::clone(claim),
+                key: space.key(claim, number),
+                number,
+                lease,
+                created: 0,
+                base: 0,
+                unanswered: 0,
+                known_at: 0,
+                phase: Phase::Asking,
+            };
+            line.claims.insert(claim.id, own);
+        }
+        let Some(own) = line.claims.get_mut(&claim.id) else { return Default::default() };
+        own.lease = lease;
+        own.unanswered += 1;
+        own.key.clone()
+    }
+
+    /// A question for a claim was answered, or never sent.
+    pub(super) fn answered(&mut self, claim: &Claim) {
+        if let Some(own) = self.get_mut(&claim.name, claim.id) {
+            own.unanswered = own.unanswered.saturating_sub(1);
+        }
+    }
+
+    /// A question for a claim was sent twice, and answered once.
+    pub(super) fn may_repeat(&mut self, claim: &Claim) {
+        if let Some(own) = self.get_mut(&claim.name, claim.id) {
+            own.unanswered += 1;
+        }
+    }
+
+    /// The question for a claim was not sent: it is not known, unless an earlier one was.
+    pub(super) fn forget_unasked(&mut self, claim: &Claim, now: Moment) {
+        let own = self.get_mut(&claim.name, claim.id);
+        if own.is_some_and(|own| matches!(own.phase, Phase::Asking) && own.unanswered == 0) {
+            self.forget(&claim.name, claim.id, now);
+        }
+    }
+
+    /// Whether something of a claim that did not stay is in line, or may come to be.
+    pub(super) fn must_be_left(&mut self, claim: &Claim, now: Moment) -> bool {
+        match self.get_mut(&claim.name, claim.id) {
+            None => false,
+            Some(own) if own.unanswered > 0 || own.created != 0 => true,
+            Some(_) => {
+                self.forget(&claim.name, claim.id, now);
+                false
+            }
+        }
+    }
+
+    /// Whether a claim was never answered.
+    pub(super) fn is_asking(&self, claim: &Claim) -> bool {
+        let own = self.lines.get(&claim.name).and_then(|line| line.claims.get(&claim.id));
+        own.is_none_or(|own| matches!(own.phase, Phase::Asking))
+    }
+
+    /// A claim is in line.
+    pub(super) fn is_there(&mut self, claim: &Claim, found: &Contender) {
+        if let Some(own) = self.get_mut(&claim.name, claim.id) {
+            (own.created, own.base, own.lease) = (found.created, found.base, found.lease);
+        }
+    }
+
+    /// The lease of a claim is over.
+    pub(super) fn lease_is_over(&mut self, claim: &Claim) {
+        if let Some(own) = self.get_mut(&claim.name, claim.id) {
+            own.lease = 0;
+        }
+    }
+
+    fn get_mut(&mut self, name: &Name, id: ClaimId) -> Option<&mut OwnClaim> {
+        self.lines.get_mut(name)?.claims.get_mut(&id)
+    }
+
+    /// Takes a claim that is to be given back.
+    pub(super) fn leaving(&mut self, name: &Name, id: ClaimId, now: Moment) -> Option<Leaving> {
+        let own = self.get_mut(name, id)?;
+        let is_first = !matches!(std::mem::replace(&mut own.phase, Phase::Over), Phase::Over);
+        if is_first {
+            self.unleft.push_back((now + UNLEFT, name.clone(), id));
+        }
+        let own = self.get_mut(name, id)?;
+        Some(Leaving {
+            key: own.key.clone(),
+            lease: own.lease,
+            created: own.created,
+            may_repeat: own.unanswered > 0,
+            claim: Arc::clone(&own.claim),
+        })
+    }
+
+    /// A claim is not in line. If a question for it may still arrive it is kept until it was left.
+    fn is_gone(&mut self, name: &Name, id: ClaimId, now: Moment) {
+        let Some(own) = self.get_mut(name, id) else { return };
+        if own.unanswered == 0 {
+            self.forget(name, id, now);
+        } else if !matches!(std::mem::replace(&mut own.phase, Phase::Over), Phase::Over) {
+            self.unleft.push_back((now + UNLEFT, name.clone(), id));
+        }
+    }
+
+    /// A claim is not in line any more, and will not be.
+    pub(super) fn forget(&mut self, name: &Name, id: ClaimId, now: Moment) {
+        let Some(line) = self.lines.get_mut(name) else { return };
+        let Some(gone) = line.claims.remove(&id) else { return };
+        if !line.claims.is_empty() {
+            line.free.push(gone.number);
+            return;
+        }
+        line.free.clear();
+        if line.whole.is_some() {
+            line.idle_since = now;
+            if !std::mem::replace(&mut line.is_queued, true) {
+                self.idle.push_back((now + LINGER, name.clone()));
+            }
+        } else {
+            let single: Vec<_> = line.single.drain().map(|(_, id)| id).collect();
+            self.lines.remove(name);
+            for watch in single {
+                self.cancel(watch);
+            }
+        }
+    }
+
+    /// Whether a claim waits, as far as is known.
+    pub(super) fn waits(&self, name: &Name, id: ClaimId) -> bool {
+        let own = self.lines.get(name).and_then(|line| line.claims.get(&id));
+        own.is_some_and(|own| matches!(own.phase, Phase::Waiting(_)))
+    }
+}

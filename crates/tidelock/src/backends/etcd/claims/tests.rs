@@ -1,0 +1,175 @@
+//! What a client makes of a line that it read and of the watches that it hears.
+
+use super::*;
+use crate::{
+    backend::{ClientId, Grant, Place, Share, Standing, What},
+    backends::etcd::{
+        order::order,
+        proto::{Event, EventType, KeyValue, ResponseHeader, WatchResponse},
+    },
+    model::owner::Owner,
+};
+
+/// The base of all epochs here.
+const BASE: i64 = 1_000;
+
+struct Client {
+    claims: Claims,
+    space: Space,
+}
+
+impl Client {
+    fn new() -> Self {
+        Self { claims: Claims::default(), space: Space::new("t/") }
+    }
+
+    /// Asks for a claim and puts it into a line, at a revision. Says how it stands when the line is read at another.
+    fn enter(&mut self, claim: &Arc<Claim>, line: &mut Vec<Contender>, created: i64, at: i64) -> Standing {
+        let key = self.claims.asking(&self.space, claim, 1);
+        line.push(Contender { key, created, lease: 1, base: BASE, ..Contender::last(claim) });
+        let standing = self.stands(claim, line, at);
+        self.claims.answered(claim);
+        standing
+    }
+
+    fn stands(&mut self, claim: &Claim, line: &[Contender], at: i64) -> Standing {
+        self.claims.stands(&self.space, claim, (line, &order(line)), at, Moment::default())
+    }
+
+    /// The server has made the watch with this number.
+    fn watches(&mut self, watch_id: i64, revision: i64) {
+        let header = Some(ResponseHeader { revision, ..ResponseHeader::default() });
+        let made = WatchResponse { header, watch_id, created: true, ..WatchResponse::default() };
+        self.claims.heard(made, Moment::default()).unwrap();
+    }
+
+    /// The server says that a key was deleted.
+    fn hears(&mut self, watch_id: i64, gone: &Contender, at: i64) {
+        let kv = KeyValue { key: gone.key.clone(), mod_revision: at, ..KeyValue::default() };
+        let event = Event { r#type: EventType::Delete.into(), kv: Some(kv) };
+        let said = WatchResponse { watch_id, events: vec![event], ..WatchResponse::default() };
+        self.claims.heard(said, Moment::default()).unwrap();
+    }
+}
+
+fn claim(client: u64, serial: u64, share: Share, owner: Option<&str>) -> Arc<Claim> {
+    Arc::new(Claim {
+        id: ClaimId::new(ClientId::from_u64(client), serial),
+        name: Name::new("a").unwrap(),
+        share,
+        owner: owner.map(|owner| Owner::new(owner).unwrap()),
+        ttl: Duration::from_secs(9),
+        label: "x".into(),
+        detached: false,
+        auto_renew: true,
+        writes: false,
+    })
+}
+
+/// A claim of another client.
+fn other(created: i64, share: Share, owner: Option<&str>) -> Contender {
+    let claim = claim(7, created.unsigned_abs(), share, owner);
+    let key = Space::new("t/").key(&claim, claim.id.serial() as usize);
+    Contender { key, created, ..Contender::last(&claim) }
+}
+
+fn held(created: i64, waiting: u32) -> Grant {
+    Grant { epoch: (BASE + created) as u64, ttl: Duration::from_secs(9), waiting }
+}
+
+fn waiting(ahead: u32) -> Standing {
+    Standing::Waiting(Place { ahead, lapse_in: None })
+}
+
+#[test]
+fn a_claim_holds_without_another_question_once_all_ahead_are_gone() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let mut line = vec![other(1, Share::Shared, None), other(2, Share::Shared, None)];
+    assert_eq!(client.enter(&mine, &mut line, 3, 3), waiting(2));
+    client.watches(1, 3);
+    client.hears(1, &line[1], 4);
+    assert_eq!(client.claims.take_news(), None);
+    client.hears(1, &line[0], 5);
+    let news = client.claims.take_news().unwrap();
+    assert_eq!((news.id, news.what), (mine.id, What::Granted(held(3, 1))));
+    assert!(client.claims.take_stale().is_empty());
+    // An answer that is older than what was heard takes nothing back.
+    assert_eq!(client.stands(&mine, &line, 3), Standing::Held(held(3, 1)));
+}
+
+#[test]
+fn what_was_heard_before_the_answer_came_counts() {
+    let mut client = Client::new();
+    let (first, second) = (claim(1, 1, Share::Shared, None), claim(1, 2, Share::Shared, None));
+    let mut line = vec![other(1, Share::Exclusive, None)];
+    assert_eq!(client.enter(&first, &mut line, 2, 2), waiting(1));
+    client.watches(1, 2);
+    client.hears(1, &line[0], 4);
+    assert!(matches!(client.claims.take_news().unwrap().what, What::Granted(_)));
+    // It read the line at revision 3, when the writer was still there.
+    assert_eq!(client.enter(&second, &mut line, 3, 3), Standing::Held(held(3, 1)));
+}
+
+#[test]
+fn a_watch_that_began_after_the_line_was_read_has_it_read_again() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let mut line = vec![other(1, Share::Exclusive, None)];
+    client.enter(&mine, &mut line, 2, 2);
+    client.watches(1, 5);
+    assert_eq!(client.claims.take_stale(), std::slice::from_ref(&mine.name));
+}
+
+#[test]
+fn where_a_hold_may_go_on_by_another_claim_the_line_is_read_again() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let mut line = vec![other(1, Share::Exclusive, Some("o"))];
+    client.enter(&mine, &mut line, 2, 2);
+    client.watches(1, 2);
+    client.hears(1, &line[0], 3);
+    assert_eq!(client.claims.take_news(), None);
+    assert_eq!(client.claims.take_stale(), std::slice::from_ref(&mine.name));
+}
+
+#[test]
+fn a_claim_whose_key_somebody_deleted_is_gone_and_given_back() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let mut line = vec![other(1, Share::Exclusive, None)];
+    client.enter(&mine, &mut line, 2, 2);
+    client.watches(1, 2);
+    let own = line.remove(1);
+    client.hears(1, &own, 3);
+    assert_eq!(client.claims.take_vanished(), [(mine.name.clone(), mine.id)]);
+    assert!(client.claims.take_unleft(Moment::default()).is_empty());
+    assert_eq!(client.claims.take_unleft(Moment::default() + UNLEFT), [(mine.name.clone(), mine.id)]);
+    line.push(own);
+    assert_eq!(client.stands(&mine, &line, 2), Standing::Gone);
+}
+
+#[test]
+fn a_claim_that_was_left_is_known_until_no_question_for_it_may_arrive() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let now = Moment::default();
+    client.claims.asking(&client.space, &mine, 1);
+    // It is not in line, and its first question was not answered.
+    assert_eq!(client.stands(&mine, &[], 2), Standing::Gone);
+    assert!(client.claims.leaving(&mine.name, mine.id, now).is_some_and(|leaving| leaving.may_repeat));
+    client.claims.answered(&mine);
+    assert!(!client.claims.must_be_left(&mine, now));
+    assert!(client.claims.leaving(&mine.name, mine.id, now).is_none());
+}
+
+#[test]
+fn keys_are_used_again_and_never_by_two_claims_at_once() {
+    let mut client = Client::new();
+    let claims: Vec<_> = (1..=4).map(|serial| claim(1, serial, Share::Exclusive, None)).collect();
+    let key = |client: &mut Client, serial: usize| client.claims.asking(&client.space, &claims[serial], 1);
+    let keys = [key(&mut client, 0), key(&mut client, 1), key(&mut client, 2)];
+    assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+    client.claims.forget(&claims[1].name, claims[1].id, Moment::default());
+    assert_eq!(key(&mut client, 3), keys[1]);
+}

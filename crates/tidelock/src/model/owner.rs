@@ -1,0 +1,121 @@
+//! Explicit owners, and the label that people read.
+
+use std::{fmt, sync::Arc};
+
+use super::text::text_conversions;
+use crate::error::Error;
+
+/// The longest owner or label, in bytes of UTF-8.
+pub const MAX_OWNER_BYTES: usize = 128;
+
+/// An explicit owner of claims.
+///
+/// A claim of an owner that already holds the same lock re-enters at once, from any task or thread, or from
+/// any process if the store supports it (see [`Abilities`](crate::backend::Abilities)). Without an owner,
+/// each claim is independent and nothing re-enters. Owners are named explicitly and not derived from the
+/// thread, because async tasks move between threads.
+///
+/// ```
+/// use tidelock::Owner;
+///
+/// let owner = Owner::try_from(format!("worker-{}", 7))?;
+/// assert_eq!(owner, Owner::new("worker-7")?);
+/// # Ok::<(), tidelock::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(Arc<str>);
+
+impl Owner {
+    /// Validates a text and creates an owner from it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOption`](crate::ErrorKind::InvalidOption) when the text is empty, longer than 128
+    /// bytes or contains a control character.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        check("owner", text)?;
+        Ok(Self(text.into()))
+    }
+
+    /// Returns the owner as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+text_conversions!(Owner);
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+/// Validates a label, which is shown to people and never compared.
+pub(crate) fn label(text: &str) -> Result<Arc<str>, Error> {
+    check("label", text)?;
+    Ok(text.into())
+}
+
+/// Validates the reason for an eviction, which is shown to people.
+pub(crate) fn reason(text: &str) -> Result<Arc<str>, Error> {
+    if !text.is_empty() {
+        check("reason", text)?;
+    }
+    Ok(text.into())
+}
+
+/// Returns the default label of this process: program and process id.
+pub(crate) fn default_label() -> Arc<str> {
+    let program = std::env::args_os()
+        .next()
+        .and_then(|path| {
+            std::path::Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned())
+        })
+        .unwrap_or_else(|| "unknown".to_owned());
+    let program: String = program.chars().filter(|c| !c.is_control()).take(64).collect();
+    format!("{program} (pid {})", std::process::id()).into()
+}
+
+fn check(what: &str, text: &str) -> Result<(), Error> {
+    if text.is_empty() {
+        return Err(Error::invalid_option(format!("the {what} is empty: leave it out or name one")));
+    }
+    if text.len() > MAX_OWNER_BYTES {
+        return Err(Error::invalid_option(format!(
+            "the {what} has {} bytes, at most {MAX_OWNER_BYTES} are allowed: shorten it",
+            text.len()
+        )));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid_option(format!(
+            "the {what} {text:?} has a control character: leave it out"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_owners_get_one_clear_sentence() {
+        for bad in ["", "a\0", &"x".repeat(129)] {
+            let error = Owner::new(bad).unwrap_err();
+            assert!(error.is_invalid_option(), "{error}");
+            assert!(!error.to_string().contains('\n'));
+        }
+        assert!(label("\n").unwrap_err().to_string().contains("label"));
+    }
+
+    #[test]
+    fn the_default_label_names_the_process() {
+        assert!(default_label().contains(&std::process::id().to_string()));
+    }
+}

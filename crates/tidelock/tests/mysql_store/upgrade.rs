@@ -1,0 +1,93 @@
+//! Databases that an earlier build made, and clients of that build that are still running.
+
+use std::{io::Write, process::Stdio};
+
+use crate::{
+    sql,
+    support::{LONG, NAME, Place, hand_over, login::refusal, shared, until_idle},
+};
+
+trials! {
+    a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held,
+    a_client_of_the_first_revision_goes_on_after_an_upgrade,
+    who_may_not_upgrade_is_told_who_can,
+}
+
+/// Puts the first revision into the database of a place, as a client of then did.
+fn apply_first(place: &Place) {
+    let mut client = shared().client().stdin(Stdio::piped()).spawn().unwrap();
+    let text = format!(
+        "USE {};\nSET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\nDELIMITER //\n{}",
+        place.prefix,
+        include_str!("revision_1.sql")
+    );
+    client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(client.wait().unwrap().success());
+}
+
+/// Takes a lock as the first revision's client does, for a client 7 that nobody else is.
+const ENTER: &str = "CALL tidelock_enter('the lock', 7, 1, 0, 0, 0, '', 'old', 60000000)";
+
+async fn a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held() {
+    let (server, place) = (shared(), Place::shared());
+    apply_first(&place);
+    assert!(place.ask(&server, ENTER).starts_with('H'));
+    place.ask(&server, "CALL tidelock_attend(7)");
+    // Many may come at once.
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let place = place.clone();
+            tokio::spawn(async move { place.connect().await })
+        })
+        .collect();
+    for client in clients {
+        let locks = client.await.unwrap();
+        assert!(locks.mutex(NAME).try_lock().await.unwrap().is_none(), "it is held from before");
+    }
+    let tables = place.ask(&server, "SHOW TABLES LIKE 'tidelock_listeners'");
+    assert_eq!(tables, "", "what stopped replicas is gone");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t2");
+}
+
+/// What such a client calls, and what it reads from the answers.
+async fn a_client_of_the_first_revision_goes_on_after_an_upgrade() {
+    let (server, place) = (shared(), Place::shared());
+    apply_first(&place);
+    assert!(place.ask(&server, ENTER).starts_with('H'));
+    let (locks, other) = (place.connect().await, place.connect().await);
+    assert!(place.ask(&server, "CALL tidelock_version()").starts_with("1\t"), "it looks at the first number");
+    let renewed = place.ask(&server, "CALL tidelock_renew('00000000000000070000000000000001008the lock')");
+    assert!(renewed.starts_with('H'), "{renewed}");
+    place.ask(&server, "CALL tidelock_attend(7)");
+    assert_eq!(place.ask(&server, "CALL tidelock_listen(7, 0.1, '')"), "", "nothing happened to it");
+    assert!(locks.mutex(NAME).try_lock().await.unwrap().is_none());
+    // It looks at no answer to that.
+    place.ask(&server, "CALL tidelock_leave('the lock', 7, 1, NULL)");
+    until_idle(&locks, NAME).await;
+    // And it waits for what a new client holds.
+    let guard = locks.mutex(NAME).ttl(LONG).lock().await.unwrap();
+    assert!(place.ask(&server, &ENTER.replace("7, 1", "7, 2")).starts_with("W\t1"));
+    guard.release().await.unwrap();
+    assert!(place.ask(&server, "CALL tidelock_listen(7, 5, '')").starts_with("G\t2\tthe lock"));
+    place.ask(&server, "CALL tidelock_leave('the lock', 7, 2, NULL)");
+    hand_over(&locks, &other).await;
+}
+
+async fn who_may_not_upgrade_is_told_who_can() {
+    let (server, place) = (shared(), Place::shared());
+    let user = &place.prefix;
+    apply_first(&place);
+    sql(
+        &server,
+        &format!(
+            "CREATE USER {user}@'127.0.0.1' IDENTIFIED BY 'x'; GRANT EXECUTE ON {user}.* TO {user}@'127.0.0.1'"
+        ),
+    );
+    let error = refusal(&place.logged_in(user, "x")).await;
+    let text = error.to_string();
+    assert!(
+        error.is_denied() && text.contains("earlier revision") && text.contains("schema --print"),
+        "{text}"
+    );
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1", "nothing was changed");
+}

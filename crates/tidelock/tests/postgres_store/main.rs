@@ -1,0 +1,94 @@
+//! The store in PostgreSQL, with real servers, poolers, proxies and processes that break.
+//!
+//! | module | what happens |
+//! |---|---|
+//! | `support` | trials that all stores share: connections are cut, answers lost, processes killed and stopped |
+//! | `crashes` | servers and single backends are killed, and take commits with them |
+//! | `standbys` | a primary dies, and a standby is promoted |
+//! | `network` | connections are cut, sessions ended, and answers lost after the commit |
+//! | `login` | servers that refuse, and servers that should be refused |
+//! | `leaves` | claims that are there when they are left, and claims that are not |
+//! | `rights` | roles with few rights, and schemas of other versions |
+//! | `owners` | schemas that somebody else made first |
+//! | `upgrade` | the schema and the clients of the version before |
+//! | `copies` | dumps that are restored, and databases that are copied |
+//! | `peers` | servers that begin to misbehave, before the login and later |
+//! | `pooler` | PgBouncer in transaction mode |
+//! | `advisory` | sessions end that have the locks, and others take the same locks by hand |
+//! | `resource` | tables that refuse stale tokens |
+//! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
+//!
+//! There are no limits on time but those after which something hangs.
+#![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
+
+#[macro_use]
+#[path = "../common/store/mod.rs"]
+mod support;
+mod advisory;
+mod copies;
+mod crashes;
+mod figures;
+mod leaves;
+mod login;
+mod network;
+mod owners;
+mod peers;
+mod pooler;
+mod resource;
+mod rights;
+mod standbys;
+mod upgrade;
+
+use std::{process::ExitCode, time::Duration};
+
+use support::{Store, harness};
+use test_servers::{Postgres, Server};
+
+const STORE: Store = Store {
+    start: || Postgres::new().start().unwrap(),
+    prefix: |number| format!("trial-{number}/"),
+    prepare: |_, _| (),
+    url: |servers, prefix| format!("{servers}?prefix={prefix}"),
+    long: Duration::from_secs(60),
+    short: Duration::from_secs(3),
+    watchdog: Duration::from_secs(240),
+    keeps_unheard: true,
+    asks_over_others: true,
+    renews: true,
+    crowd: (120, 120),
+};
+
+fn main() -> ExitCode {
+    // Those that take longest come first, so that nothing waits for them at the end.
+    let modules = [
+        crashes::trials(),
+        standbys::trials(),
+        network::trials(),
+        pooler::trials(),
+        advisory::trials(),
+        support::common_trials(),
+        login::trials(),
+        leaves::trials(),
+        rights::trials(),
+        owners::trials(),
+        upgrade::trials(),
+        copies::trials(),
+        peers::trials(),
+        resource::trials(),
+        figures::trials(),
+    ];
+    harness::run(modules, vec![])
+}
+
+/// Asks a server something, as its administrator.
+fn sql(server: &Server, text: &str) -> String {
+    server.ask(&["-c", text]).unwrap().trim().to_owned()
+}
+
+/// Ends the sessions of all clients, as an administrator does. Says how many.
+fn end_sessions(server: &Server) -> usize {
+    let text =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'tidelock'";
+    sql(server, text).parse().unwrap()
+}

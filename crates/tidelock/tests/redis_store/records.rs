@@ -1,0 +1,264 @@
+//! Records under the key of a lock: of this release, which every later one reads, and of others, which nobody touches.
+
+use std::{sync::Arc, time::Duration};
+
+use test_servers::{Redis, Server};
+use tidelock::{
+    Name,
+    backend::{
+        Ask, Backend, Claim, ClaimId, ClientId, Entered, FailureKind, Leave, Left, Scope, Share, Standing,
+    },
+    backends::redis::{RedisBackend, RedisConfig},
+};
+
+use crate::{
+    cluster::{self, TURN},
+    support::Place,
+};
+
+trials! {
+    the_scripts_write_the_records_of_earlier_releases,
+    the_records_of_earlier_releases_are_used_like_those_of_this_one,
+    no_verb_changes_a_record_that_it_cannot_read_and_each_names_its_form,
+    no_verb_changes_a_record_that_it_cannot_read_in_a_cluster,
+    what_is_no_string_is_left_alone_by_every_verb,
+}
+
+const EPOCH: u64 = 7_000_000_000_000_005;
+
+/// A record of the file that the unit tests of the codec read, too.
+fn golden(name: &str) -> String {
+    let records = include_str!("../../src/backends/redis/codec/records_v01.txt");
+    let mut records = records.lines().filter_map(|line| line.split_once(' '));
+    let (_, text) = records.find(|(known, _)| *known == name).unwrap();
+    text.replace("\\n", "\n").replace("\\x1e", "\u{1e}")
+}
+
+fn id(number: u64) -> ClaimId {
+    ClaimId::new(ClientId::from_u64(1), number)
+}
+
+fn claim(name: &str, id: ClaimId) -> Arc<Claim> {
+    Arc::new(
+        Claim::new(id, Name::new(name).unwrap(), Share::Exclusive, Duration::from_secs(30)).label("a test"),
+    )
+}
+
+async fn connect(place: &Place) -> RedisBackend {
+    RedisBackend::connect(RedisConfig::from_url(&place.url()).unwrap(), ClientId::random()).await.unwrap()
+}
+
+/// The name of a function in a library.
+fn function(library: &str, verb: &str) -> String {
+    let mut names =
+        library.split("register_function('").filter_map(|text| text.split_once('\'')).map(|of| of.0);
+    names.find(|name| name.starts_with(&format!("tidelock_{verb}_"))).unwrap().to_owned()
+}
+
+async fn the_scripts_write_the_records_of_earlier_releases() {
+    let server = Redis::new().start().unwrap();
+    let library = RedisConfig::function_library().replace("redis.call('TIME')", "{'7000000000', '5'}");
+    server.command(&["FUNCTION", "LOAD", &library]).unwrap();
+    let call = |verb: &str, key: &str, number: u64, args: &[&str]| {
+        let (name, id) = (function(&library, verb), id(number).to_string());
+        let begin = ["FCALL", &*name, "1", key, &*id];
+        let command: Vec<_> = begin.into_iter().chain(args.iter().copied()).collect();
+        server.command(&command).unwrap()
+    };
+    let enter = |key: &str, number: u64, tail: &str| {
+        call("enter", key, number, &["q", "0000000030000000", "630000", tail]);
+    };
+    let is = |key: &str, record: &str| {
+        assert_eq!(server.command(&["GET", key]).unwrap(), Some(golden(record)), "{record}");
+    };
+    enter("t:{a}", 1, "x0,\n\nfirst");
+    is("t:{a}", "single");
+    enter("t:{a}", 2, "x1,\n\nsecond");
+    is("t:{a}", "queue");
+    enter("t:{b}", 1, "p02,3\nann\nfirst");
+    enter("t:{b}", 2, "p01,3\nann\nsecond");
+    enter("t:{b}", 3, "x0,\n\nthird");
+    is("t:{b}", "line");
+    call("leave", "t:{b}", 2, &[]);
+    is("t:{b}", "gap");
+    enter("t:{c}", 1, "x0,\n\nfirst");
+    call("leave", "t:{c}", 1, &[]);
+    is("t:{c}", "idle");
+}
+
+async fn the_records_of_earlier_releases_are_used_like_those_of_this_one() {
+    let server = Redis::new().start().unwrap();
+    // The record, those who hold, those who wait.
+    let by_scripts: &[(&str, &[u64], &[u64])] = &[
+        ("idle", &[], &[]),
+        ("single", &[1], &[]),
+        ("queue", &[1], &[2]),
+        ("line", &[1, 2], &[3]),
+        ("gap", &[1], &[3]),
+    ];
+    let by_transactions: &[(&str, &[u64], &[u64])] = &[("idle", &[], &[]), ("transactions", &[1], &[2])];
+    for (scripting, records) in [("on", by_scripts), ("scripts", by_scripts), ("off", by_transactions)] {
+        let place = Place::at(&server).with(&format!("scripting={scripting}"));
+        let client = connect(&place).await;
+        for (record, holders, waiters) in records {
+            let said = format!("{record}, scripting={scripting}");
+            server.command(&["SET", &place.key(record), &golden(record), "PX", "600000"]).unwrap();
+            let name = Name::new(record).unwrap();
+            let views = client.look(&Scope::Names(vec![name.clone()])).await.unwrap();
+            assert_eq!(views.is_empty(), holders.is_empty(), "{said}");
+            for view in views {
+                let ids = |claims: &[tidelock::backend::ClaimView]| -> Vec<_> {
+                    claims.iter().map(|claim| claim.id).collect()
+                };
+                let numbers = |numbers: &[u64]| -> Vec<_> { numbers.iter().copied().map(id).collect() };
+                assert_eq!(ids(&view.holders), numbers(holders), "{said}");
+                assert_eq!(ids(&view.waiters), numbers(waiters), "{said}");
+                assert_eq!(view.epoch, EPOCH, "{said}");
+                let tried = client.enter(&claim(record, ClaimId::from_u128(9)), Ask::Try).await.unwrap();
+                assert_eq!(tried, Entered::Busy, "{said}");
+            }
+            for number in *holders {
+                let standing = client.renew(&[claim(record, id(*number))]).await.unwrap()[0];
+                assert!(
+                    matches!(standing, Standing::Held(grant) if grant.epoch == EPOCH),
+                    "{said}: {standing:?}"
+                );
+            }
+            for number in *waiters {
+                let standing = client.renew(&[claim(record, id(*number))]).await.unwrap()[0];
+                assert!(matches!(standing, Standing::Waiting(_)), "{said}: {standing:?}");
+            }
+            // Those behind first: nobody would hear of a grant.
+            for number in waiters.iter().chain(holders.iter().rev()) {
+                let left = client.leave(&name, id(*number), Leave::Done).await.unwrap();
+                assert_eq!(left, Left::Removed, "{said}");
+            }
+            let next = claim(record, ClaimId::from_u128(9));
+            let entered = client.enter(&next, Ask::Try).await.unwrap();
+            assert!(matches!(entered, Entered::Held(grant) if grant.epoch > EPOCH), "{said}: {entered:?}");
+            client.leave(&name, next.id, Leave::Done).await.unwrap();
+        }
+    }
+}
+
+/// What is written by hand, and what each verb says of it.
+fn unreadable(scripting: &str) -> Vec<(String, Vec<&'static str>)> {
+    let newer = golden("line").replacen("V01", "V02", 1);
+    let mut records = vec![
+        (newer, vec!["newer", "form V02", "V01"]),
+        ("V99".to_owned(), vec!["newer", "form V99", "V01"]),
+        ("L1700000000000000,1,1,1,0,1,0,0,2,1,1".to_owned(), vec!["older", "form L", "V01"]),
+        (golden("line")[..200].to_owned(), vec!["form V01", "damaged"]),
+        ("hello".to_owned(), vec!["begins with \"hello\"", "V01"]),
+    ];
+    if scripting == "off" {
+        for record in ["single", "queue", "line", "gap"] {
+            records.push((golden(record), vec!["clients that use scripts", "scripting=off"]));
+        }
+    } else {
+        records.push((golden("transactions"), vec!["clients with scripting=off", "form T"]));
+    }
+    records
+}
+
+/// Lets each verb meet a record under the key of its lock.
+async fn is_refused(
+    server: &Server,
+    client: &RedisBackend,
+    (key, claim): (&str, &Arc<Claim>),
+    (record, said): (&str, &[&str]),
+) {
+    server.command(&["SET", key, record, "PX", "600000"]).unwrap();
+    let look = || {
+        let value = server.command(&["GET", key]).unwrap();
+        (value, server.command(&["PEXPIRETIME", key]).unwrap())
+    };
+    let before = look();
+    let mut failures = Vec::new();
+    for ask in [Ask::Try, Ask::Queue] {
+        failures.push(client.enter(claim, ask).await.unwrap_err());
+    }
+    for why in [Leave::Done, Leave::evicted("a test")] {
+        failures.push(client.leave(&claim.name, claim.id, why).await.unwrap_err());
+    }
+    for failure in failures {
+        let all = said.iter().all(|part| failure.reason.contains(part));
+        assert!(failure.kind == FailureKind::Denied && all, "{record}: {failure}");
+    }
+    // A batch goes on with the others: nothing is known of this one, and it is lost when its window ends.
+    assert_eq!(client.renew(&[Arc::clone(claim)]).await.unwrap(), [Standing::Unknown], "{record}");
+    let views = client.look(&Scope::Names(vec![claim.name.clone()])).await.unwrap();
+    let shown = &views[0].holders[0];
+    if shown.id == ClaimId::from_u128(0) {
+        let all = said.iter().all(|part| shown.label.contains(part));
+        assert!(all && shown.label.starts_with("unreadable: "), "{record}: {}", shown.label);
+    } else {
+        // Whatever this client can do with it, people see who holds.
+        assert_eq!((shown.id, views[0].epoch), (id(1), EPOCH), "{record}");
+    }
+    assert_eq!(look(), before, "{record}");
+    // Only who asks for it by force clears it.
+    client.leave(&claim.name, ClaimId::from_u128(0), Leave::evicted("a test")).await.unwrap();
+    assert!(look().0.unwrap().starts_with('I'), "{record}");
+    server.command(&["DEL", key]).unwrap();
+}
+
+async fn no_verb_changes_a_record_that_it_cannot_read_and_each_names_its_form() {
+    let server = Redis::new().start().unwrap();
+    for scripting in ["on", "scripts", "off"] {
+        let place = Place::at(&server).with(&format!("scripting={scripting}"));
+        let client = connect(&place).await;
+        for (number, (record, said)) in unreadable(scripting).into_iter().enumerate() {
+            let name = number.to_string();
+            is_refused(&server, &client, (&place.key(&name), &claim(&name, id(1))), (&record, &said)).await;
+        }
+    }
+    // Servers that vote have one verb more.
+    let server = Redis::new().start().unwrap();
+    let library = RedisConfig::function_library();
+    server.command(&["FUNCTION", "LOAD", &library]).unwrap();
+    for (record, _) in unreadable("on") {
+        server.command(&["SET", "t:{a}", &record]).unwrap();
+        let (name, id) = (function(&library, "raise"), id(1).to_string());
+        let answer =
+            server.command(&["FCALL", &name, "1", "t:{a}", &id, "7000000000000009"]).unwrap().unwrap();
+        assert!(answer.starts_with(&format!("9\n{}", &record[..record.len().min(64)])), "{answer}");
+        assert_eq!(server.command(&["GET", "t:{a}"]).unwrap(), Some(record));
+    }
+}
+
+async fn no_verb_changes_a_record_that_it_cannot_read_in_a_cluster() {
+    let cluster = cluster::shared();
+    let _turn = TURN.lock().await;
+    let place = Place::on(cluster.url());
+    for scripting in ["on", "off"] {
+        let client = connect(&place.with(&format!("scripting={scripting}"))).await;
+        for (number, (record, said)) in unreadable(scripting).into_iter().enumerate() {
+            let name = format!("{scripting} {number}");
+            let (key, claim) = (place.key(&name), claim(&name, id(1)));
+            let server = cluster.master_of_key(&key).unwrap();
+            is_refused(server, &client, (&key, &claim), (&record, &said)).await;
+        }
+    }
+}
+
+async fn what_is_no_string_is_left_alone_by_every_verb() {
+    let server = Redis::new().start().unwrap();
+    for scripting in ["on", "scripts", "off"] {
+        let place = Place::at(&server).with(&format!("scripting={scripting}"));
+        let client = connect(&place).await;
+        let (key, claim) = (place.key("list"), claim("list", id(1)));
+        server.command(&["RPUSH", &key, "hello"]).unwrap();
+        for ask in [Ask::Try, Ask::Queue] {
+            let failure = client.enter(&claim, ask).await.unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Denied, "{failure}");
+        }
+        let failure = client.leave(&claim.name, claim.id, Leave::Done).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Denied, "{failure}");
+        assert_eq!(client.renew(&[Arc::clone(&claim)]).await.unwrap(), [Standing::Unknown]);
+        let looked = client.look(&Scope::Names(vec![claim.name.clone()])).await;
+        assert_eq!(looked.unwrap_err().kind, FailureKind::Denied);
+        assert_eq!(server.command(&["LRANGE", &key, "0", "-1"]).unwrap().as_deref(), Some("hello"));
+        server.command(&["DEL", &key]).unwrap();
+    }
+}
