@@ -1,22 +1,70 @@
 //! What can be typed.
 
+mod demo;
+mod shared;
+
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args as Group, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{
-    exit,
-    values::{self, Permits},
+pub(crate) use self::{
+    demo::{Demo, Demos, FlashSale},
+    shared::{Line, Store, Ticket, Which},
 };
+use crate::{exit, output::Trouble, values};
 
 /// Distributed locks: hold one while a command runs, see who holds what.
 #[derive(Debug, Parser)]
 #[command(name = "tidelock", version, max_term_width = 100, after_help = exit::help())]
 pub(crate) struct Args {
+    #[command(flatten)]
+    store: Store,
+    /// Print JSON instead of text, for programs
+    #[arg(long)]
+    json: bool,
     /// What to do.
     #[command(subcommand)]
-    pub(crate) verb: Verb,
+    verb: Verb,
+}
+
+impl Args {
+    /// The verb, with what was typed before it. What follows the verb wins.
+    pub(crate) fn verb(self) -> Result<Verb, Trouble> {
+        let Self { store, json, mut verb } = self;
+        let (name, of_store, of_json) = match &mut verb {
+            Verb::Run(args) => ("run", Some(&mut args.store), None),
+            Verb::Acquire(args) => ("acquire", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Renew(Renew { ticket }) => ("renew", Some(&mut ticket.store), Some(&mut ticket.json)),
+            Verb::Release(Release { ticket }) => ("release", Some(&mut ticket.store), Some(&mut ticket.json)),
+            Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Doctor(args) => ("doctor", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Stores(args) => ("stores", None, Some(&mut args.json)),
+            Verb::Schema(_) => ("schema", None, None),
+            Verb::Demo(Demo { demo: Demos::FlashSale(args) }) => {
+                ("demo flash-sale", Some(&mut args.store), Some(&mut args.json))
+            }
+            Verb::Demo(_) => ("demo", None, None),
+            Verb::Completions(_) => ("completions", None, None),
+            Verb::Man(_) => ("man", None, None),
+        };
+        if !store.is_empty() {
+            let of_store = of_store.ok_or_else(|| {
+                Trouble::Usage(format!("tidelock {name} uses no store: leave out --url and --url-file"))
+            })?;
+            if of_store.is_empty() {
+                *of_store = store;
+            }
+        }
+        if json {
+            *of_json.ok_or_else(|| {
+                Trouble::Usage(format!("tidelock {name} prints no JSON: leave out --json"))
+            })? = true;
+        }
+        Ok(verb)
+    }
 }
 
 /// The verbs.
@@ -37,127 +85,123 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// Which store.
-#[derive(Clone, Debug, Group)]
-pub(crate) struct Store {
-    /// The store, as a URL. Default: TIDELOCK_URL, else file:, which needs no server
-    // Read from the environment by hand: clap would show its value, password and all, in the help.
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Option<String>,
-}
-
-/// Which lock, how much of it, and how to wait for it.
-#[derive(Debug, Group)]
-pub(crate) struct Line {
-    /// The name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-    /// How long to wait in line, such as 250ms, 5s, 2m or 1h; 0 means not at all. Default: forever
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
-    pub(crate) wait: Option<Duration>,
-    /// Say nothing while waiting
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Hold it together with others that say so
-    #[arg(long, conflicts_with = "permits")]
-    pub(crate) shared: bool,
-    /// Hold N permits of a lock that has OF in all, such as 2/5
-    #[arg(long, value_name = "N/OF", value_parser = values::permits)]
-    pub(crate) permits: Option<Permits>,
-}
-
 /// Run a command while holding a lock
 ///
-/// Waits in line for the lock, runs the command, and gives the lock back. The lock is renewed for
-/// as long as the command runs. If it is lost, the command and what it started are stopped.
+/// Waits in the queue for the lock, runs the command, and releases the lock. tidelock renews the
+/// lock while the command runs. If the lock is lost, or if tidelock is killed, it stops the command
+/// and everything the command started: on Linux all descendants, elsewhere the process group of the
+/// command.
+///
+/// The lock is released when the command ends. Processes that it left in the background keep
+/// running, without the lock. This differs from flock, where a background process inherits the
+/// lock and keeps it until it ends (flock -o does not pass it on). To hold the lock until
+/// background processes end, let the command wait for them: sh -c 'one & two & wait'.
+///
+/// If the store is not reachable or does not answer, tidelock waits for it as it waits for the
+/// lock, subject to --wait and --fail-fast.
 ///
 /// The command runs in a process group of its own, gets the terminal, and finds TIDELOCK_NAME and
-/// TIDELOCK_TOKEN in its environment (TIDELOCK_NAMES and TIDELOCK_TOKENS, a line each, for several
-/// locks). While it is stopped with Ctrl-Z nothing renews the lock: after the ttl it is lost, and
-/// the command is ended when it is continued.
+/// TIDELOCK_TOKEN in its environment (TIDELOCK_NAMES and TIDELOCK_TOKENS, one per line, for several
+/// locks). While it is stopped with Ctrl-Z, nothing renews the lock: after the ttl the lock is
+/// lost, and the command ends when it is continued.
+///
+/// A tidelock inside the command uses the store of --url or --url-file, too. A password stays out
+/// of the command's environment: a file of --url-file is passed on by its name, and a --url with a
+/// password only with --pass-url. A TIDELOCK_URL that you set yourself is inherited as it is.
 #[derive(Debug, Group)]
+#[command(override_usage = "tidelock run [OPTIONS] <NAME> -- <CMD>...")]
 #[command(after_help = "Examples:
   tidelock run nightly-report -- ./report.sh
-  tidelock run deploy --wait 0 -- make deploy            give up at once if it is taken
-  tidelock run index --shared -- ./search.sh             together with other readers
-  tidelock run licences --permits 2/5 -- ./render.sh     two of five permits
+  tidelock run deploy -n -- make deploy                  do not wait
+  tidelock run sync -n -q -E 0 -- ./sync.sh              skip it if it is taken
+  tidelock run index --shared -- ./search.sh             with other readers
+  tidelock run licenses --permits 2/5 -- ./render.sh     two of five permits
   tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) line: Line,
     /// Hold this lock too; may be repeated
-    #[arg(long = "lock", value_name = "NAME", conflicts_with_all = ["shared", "permits"])]
+    #[arg(
+        long = "lock",
+        value_name = "NAME",
+        allow_hyphen_values = true,
+        conflicts_with_all = ["shared", "permits"]
+    )]
     pub(crate) more: Vec<String>,
-    /// For how long the lock outlives this process if the store cannot see it die
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30s")]
+    /// Lifetime of the lock unless renewed
+    ///
+    /// tidelock renews the lock every third of it. It matters if tidelock is killed and the store
+    /// cannot notice that: then the lock stays held for up to this time.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "30s")]
     pub(crate) ttl: Duration,
-    /// What others see of the holder. Default: the command and the process id
+    /// What others see of the holder
+    ///
+    /// Default: the command and the process id.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// On whose behalf: a command under the lock may take it again with the same owner
+    /// Let commands with the same owner enter again
+    ///
+    /// On whose behalf the lock is held: a command under the lock may acquire it again if it gives
+    /// the same owner.
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
-    /// After a loss: how long the command has between TERM and KILL
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
+    /// After a loss, time from TERM to KILL
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) kill_after: Duration,
     #[command(flatten)]
     pub(crate) store: Store,
+    /// Pass URL and password to the command
+    ///
+    /// The command finds both in its environment, as TIDELOCK_URL.
+    #[arg(long)]
+    pub(crate) pass_url: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Take a lock and leave it held, for `renew` and `release` to go on with
+/// Acquire a lock and leave it held, for `renew` and `release`
 ///
-/// Waits in line for the lock, prints a ticket, and ends; the lock stays held. For steps that no
-/// single command surrounds: where one does, `tidelock run` is safer, because it renews the lock,
-/// stops the command when the lock is lost, and gives the lock back however the command ends.
+/// Waits in the queue for the lock, prints a ticket, and exits; the lock stays held. Use it for
+/// steps that cannot run inside one command. Where they can, `tidelock run` is safer: it renews the
+/// lock, stops the command when the lock is lost, and releases the lock however the command ends.
 ///
-/// Nobody renews this lock by itself. It is free when its ticket is released, when somebody breaks
-/// it, or when its ttl is over. Whoever has the ticket has the lock. If the ticket cannot be
-/// printed the lock is given back.
+/// The lock is not renewed automatically. It ends when its ticket is released, when somebody breaks
+/// it, or when its ttl expires. The ticket is the right to the lock: keep it secret. If tidelock
+/// cannot print the ticket, it releases the lock.
 #[derive(Debug, Group)]
+#[command(override_usage = "tidelock acquire [OPTIONS] <NAME>")]
 #[command(after_help = "Examples:
   ticket=$(tidelock acquire deploy --ttl 10m) || exit
-  tidelock renew \"$ticket\"                                ten minutes more, from now
+  tidelock renew \"$ticket\"                                ten minutes from now
   tidelock release \"$ticket\"
-  tidelock acquire mail --wait 0 --ttl 1h >/dev/null      at most once an hour")]
+  tidelock acquire mail -n --ttl 1h >/dev/null            at most once an hour")]
 pub(crate) struct Acquire {
     #[command(flatten)]
     pub(crate) line: Line,
-    /// When the lock is free again unless it is renewed or released before. The default is longer
-    /// than that of `run`, since nobody renews: enough for a few steps, and a script that dies
-    /// keeps others out for no longer than that
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5m")]
+    /// Lifetime of the lock unless renewed
+    ///
+    /// The default is longer than that of `run`, because nothing renews the lock. A script that
+    /// dies keeps others out for up to this time.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "5m")]
     pub(crate) ttl: Duration,
-    /// What others see of the holder. Default: the program that called, and its process id
+    /// What others see of the holder
+    ///
+    /// Default: the program that called, and its process id.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// Print a JSON object with the ticket, the name, the token and the ttl
+    /// Print a JSON object, with the ticket and the token
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: Store,
 }
 
-/// Which lock that was left held.
-#[derive(Debug, Group)]
-pub(crate) struct Ticket {
-    /// What `tidelock acquire` printed; - reads it from standard input, so that `ps` does not show it
-    #[arg(value_name = "TICKET")]
-    pub(crate) ticket: String,
-    /// Print a JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) store: Store,
-}
-
-/// Keep a lock that was left held: its ttl begins again
+/// Renew a lock that was left held: its ttl starts again
 ///
-/// Exits with 123 if the lock is not held by this ticket any more: it lapsed, was broken or was
-/// given back. Then others may hold it, and work that needs it has to stop. The store must be the
-/// one that the lock was acquired on.
+/// Exits with 123 if this ticket no longer holds the lock: it expired, was broken or was released.
+/// Others may hold it then, and work that needs it has to stop. The store must be the one that the
+/// lock was acquired on.
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock renew \"$ticket\" || exit
@@ -167,16 +211,16 @@ pub(crate) struct Renew {
     pub(crate) ticket: Ticket,
 }
 
-/// Give back a lock that was left held
+/// Release a lock that was left held
 ///
-/// Exits with 123 if the lock was not held by this ticket any more: it had lapsed, was broken or
-/// was given back before. Then others may have held it meanwhile. The store must be the one that
-/// the lock was acquired on.
+/// Exits with 123 if this ticket no longer held the lock: it had expired, or was broken or released
+/// before. Others may have held it in the meantime. The store must be the one that the lock was
+/// acquired on.
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock release \"$ticket\"
   echo \"$ticket\" | tidelock release -
-  trap 'tidelock release \"$ticket\"' EXIT                 in a script, after acquire")]
+  trap 'tidelock release \"$ticket\"' EXIT                 at the end of a script")]
 pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) ticket: Ticket,
@@ -188,7 +232,7 @@ pub(crate) struct Release {
   tidelock ls
   tidelock ls orders/ --json")]
 pub(crate) struct Ls {
-    /// Only names that begin so
+    /// Only names that start with this
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
     /// Print a JSON array with one object per lock
@@ -199,14 +243,17 @@ pub(crate) struct Ls {
 }
 
 /// Show who holds a lock and who waits for it
+///
+/// Exits with 1 if nobody holds the lock.
 #[derive(Debug, Group)]
+#[command(override_usage = "tidelock show [OPTIONS] <NAME>")]
 #[command(after_help = "Examples:
   tidelock show nightly-report
-  tidelock show nightly-report --json")]
+  tidelock show nightly-report --json
+  if tidelock show deploy >/dev/null; then echo busy; fi")]
 pub(crate) struct Show {
-    /// The name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) which: Which,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -214,33 +261,64 @@ pub(crate) struct Show {
     pub(crate) store: Store,
 }
 
-/// Take a lock away from those who hold it
+/// Take a lock away from its holders
 ///
 /// The holders learn that the lock is lost, and why; a command under `tidelock run` is stopped. A
 /// ticket of `tidelock acquire` is void. The next holder's token is larger than theirs, so that a
 /// resource that compares tokens refuses them.
-/// Exits with 1 if nobody holds the lock.
+///
+/// With --prefix or --older-than instead of a name, tidelock lists the locks that it would break.
+/// It breaks them after you confirm it at the terminal, or with --yes.
+///
+/// Exits with 1 if nobody holds the lock, or if nothing was broken.
 #[derive(Debug, Group)]
-#[command(after_help = "Example:
-  tidelock break nightly-report --reason 'hangs since noon, see the log of worker-7'")]
+#[command(override_usage = "tidelock break [OPTIONS] --reason <TEXT> <NAME>
+       tidelock break [OPTIONS] --reason <TEXT> --prefix <PREFIX>
+       tidelock break [OPTIONS] --reason <TEXT> --older-than <TIME>")]
+#[command(after_help = "Examples:
+  tidelock break nightly-report --reason 'hangs since noon, see worker-7'
+  tidelock break --prefix deploy/ --reason 'CI was shut down'
+  tidelock break --older-than 1h --reason 'forgotten' --yes")]
 pub(crate) struct Break {
     /// The name of the lock
-    #[arg(value_name = "NAME")]
-    pub(crate) name: String,
-    /// Why: the holders are told, and whoever reads the output later. At most 128 bytes
+    #[arg(
+        value_name = "NAME",
+        required_unless_present_any = ["named", "prefix", "older_than"],
+        conflicts_with_all = ["named", "prefix"]
+    )]
+    pub(crate) name: Option<String>,
+    /// The name of the lock; it may begin with -
+    #[arg(
+        long = "name",
+        id = "named",
+        value_name = "NAME",
+        allow_hyphen_values = true,
+        conflicts_with = "prefix"
+    )]
+    pub(crate) named: Option<String>,
+    /// All locks whose names start with this
+    #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
+    pub(crate) prefix: Option<String>,
+    /// Only holders that have held for at least this long
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
+    pub(crate) older_than: Option<Duration>,
+    /// Break the locks that were found without asking
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Why, for the holders and the output; up to 128 bytes
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: String,
-    /// Print a JSON object
+    /// Print JSON: an object, or an array without NAME
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) store: Store,
 }
 
-/// Check whether a store is fit for locks, and say what to mend
+/// Check whether a store is fit for locks, and say what to fix
 ///
-/// Connects, says what the store can do, and takes and gives back a lock of its own a few times.
-/// Exits with 1 if there is something to mend.
+/// Connects, says what the store can do, and acquires and releases a lock of its own a few times.
+/// Exits with 1 if there is something to fix.
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock doctor
@@ -256,8 +334,13 @@ pub(crate) struct Doctor {
 
 /// List the stores of this build and what each can do
 #[derive(Debug, Group)]
-#[command(after_help = "Example:\n  tidelock stores --json")]
+#[command(after_help = "Examples:
+  tidelock stores --json
+  tidelock stores --options                              what may follow a ?")]
 pub(crate) struct Stores {
+    /// List the options of each store's URLs
+    #[arg(long)]
+    pub(crate) options: bool,
     /// Print a JSON array with one object per store
     #[arg(long)]
     pub(crate) json: bool,
@@ -266,85 +349,28 @@ pub(crate) struct Stores {
 /// Print what an administrator has to load into a server
 ///
 /// Most stores need nothing: tidelock sets up what it uses. On a Redis server whose users may not
-/// run scripts an administrator loads functions once, and clients say so with
-/// ?scripting=functions in the URL. In a PostgreSQL database whose users may not create anything
-/// an administrator installs the tables and functions.
+/// run scripts, an administrator loads functions once, and clients use them with
+/// ?scripting=functions in the URL. In a PostgreSQL, MySQL or MariaDB database whose users may not
+/// create anything, an administrator installs the tables and functions.
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock schema --print redis | redis-cli -x FUNCTION LOAD REPLACE
+  tidelock schema --print redis --stock | redis-cli -x FUNCTION LOAD REPLACE
   tidelock schema --print postgres | psql -1 app")]
 pub(crate) struct Schema {
     /// The store whose schema to print
     #[arg(long, value_name = "STORE", required = true)]
     pub(crate) print: String,
-}
 
-/// Watch what locks are for
-#[derive(Debug, Group)]
-#[command(after_help = "Example:\n  tidelock demo flash-sale")]
-pub(crate) struct Demo {
-    /// Which.
-    #[command(subcommand)]
-    pub(crate) demo: Demos,
-}
-
-/// The demonstrations.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Demos {
-    FlashSale(FlashSale),
-    #[command(hide = true)]
-    Buyers(Buyers),
-}
-
-/// Sell little stock to many buyers, four ways: without a lock, under one lock, from one counter, from segments
-///
-/// Buyers come from several processes, all at once. Without a lock they sell what is not there. One lock is
-/// right and slow, because everybody waits for everybody. One atomic counter is right and fast. The counter
-/// cut into segments goes on being fast on several servers.
-///
-/// Prints a table, and draws a chart into a file. Exits with 1 if a way that promises not to has oversold.
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock demo flash-sale
-  tidelock demo flash-sale --buyers 1000000 --stock 100000 --out sale.svg
-  tidelock demo flash-sale --url redis://127.0.0.1
-  tidelock demo flash-sale --url redis://one --url redis://two --json   segments on two servers")]
-pub(crate) struct FlashSale {
-    /// How many want one
-    #[arg(long, value_name = "N", default_value_t = 6_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) buyers: u32,
-    /// How many there are
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) stock: u32,
-    /// How many processes the buyers come from
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub(crate) processes: u32,
-    /// Into how many segments the stock is cut
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    pub(crate) segments: u32,
-    /// Where to draw the chart
-    #[arg(long, value_name = "FILE", default_value = "flash-sale.svg")]
-    pub(crate) out: PathBuf,
-    /// Print a JSON object
+    /// Print what stock needs in addition, where that is separate
     #[arg(long)]
-    pub(crate) json: bool,
-    /// The store, as a URL; several for segments on several servers. Default: TIDELOCK_URL, else files in a
-    /// temporary directory
-    #[arg(long, value_name = "URL")]
-    pub(crate) url: Vec<String>,
-}
-
-/// One process of buyers.
-#[derive(Debug, Group)]
-pub(crate) struct Buyers {
-    /// What to do, as JSON; the URLs come from the environment, because they may hold a password.
-    pub(crate) work: String,
+    pub(crate) stock: bool,
 }
 
 /// Print a script that completes this command line in a shell
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
-  tidelock completions bash > ~/.local/share/bash-completion/completions/tidelock
+  tidelock completions bash > /etc/bash_completion.d/tidelock
   tidelock completions zsh > ~/.zfunc/_tidelock
   tidelock completions fish > ~/.config/fish/completions/tidelock.fish")]
 pub(crate) struct Completions {
@@ -380,6 +406,7 @@ mod tests {
         for verb in Args::command().get_subcommands() {
             let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("tidelock {}", verb.get_name())), "{}", verb.get_name());
+            assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
         }
     }
 }

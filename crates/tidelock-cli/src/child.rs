@@ -2,17 +2,14 @@
 
 use std::{
     io,
-    os::unix::process::CommandExt,
     pin::{Pin, pin},
+    process::Command,
     time::Duration,
 };
 
-use rustix::{
-    io::Errno,
-    process::{
-        Pid as ProcessId, Signal, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process,
-        kill_process_group, test_kill_process_group, waitpid,
-    },
+use rustix::process::{
+    Pid as ProcessId, Signal, getpid, kill_current_process_group, kill_process, kill_process_group,
+    test_kill_process_group,
 };
 use tokio::time::{Sleep, sleep};
 
@@ -21,9 +18,10 @@ use crate::{
     hold::Hold,
     output::{self, Trouble},
     plan::Run,
-    shim::{self, Watcher},
+    shim,
     signals::Signals,
     terminal::Terminal,
+    watcher::{Event, Watcher},
 };
 
 /// How it ended.
@@ -37,45 +35,40 @@ pub(crate) enum Ended {
 
 /// Runs the command until it ends, and ends it if the lock is lost.
 pub(crate) async fn run(hold: &Hold, plan: &Run, signals: &mut Signals) -> Result<Ended, Trouble> {
-    // Before the command starts, so that its end is not missed.
+    // Before the command starts: what is caught here, the end of children too, has its default there.
     let mut jobs = Signals::job_control()?;
     // This process may have been stopped between the grant and here.
     if !hold.is_held() {
         return Err(hold.lost().await.into());
     }
-    let mut child = match Child::start(hold, plan) {
+    let mut child = match Child::start(hold, plan).await {
         Ok(child) => child,
+        // Not that the command cannot be run: it may have begun.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Ended::Done(unwatched())),
         Err(error) => return Ok(Ended::Done(shim::failed(&plan.command[0], &error))),
     };
     let mut lost = pin!(hold.lost());
-    let status = loop {
+    loop {
         tokio::select! {
             biased;
             why = &mut lost => {
                 output::complain(&why);
-                child.stop(plan.grace, &mut jobs).await?;
+                child.stop(plan.grace).await;
                 return Ok(Ended::Lost);
             }
-            signal = jobs.next() => match signal {
-                Signal::CHILD => {
-                    if let Some(status) = child.changed(hold)? {
-                        break status;
-                    }
+            event = child.watcher.next() => {
+                if let Some(exit) = child.changed(event, hold) {
+                    return Ok(Ended::Done(exit));
                 }
+            }
+            signal = jobs.next() => match signal {
+                // The watcher, which tells it in its own way.
+                Signal::CHILD => {}
                 Signal::CONT => child.go_on(hold),
                 signal => child.send(signal),
             },
             signal = signals.next() => child.send(signal),
         }
-    };
-    Ok(Ended::Done(exit(status)))
-}
-
-fn exit(status: WaitStatus) -> Exit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Exit::Command(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Failed,
     }
 }
 
@@ -84,25 +77,36 @@ fn exit(status: WaitStatus) -> Exit {
 struct Child {
     /// Its process id, and that of its group.
     group: ProcessId,
-    /// Where none can be started the command alone dies with us.
-    _watcher: Option<Watcher>,
+    /// Its parent, which tells what becomes of it and ends it if we die.
+    watcher: Watcher,
     terminal: Option<Terminal>,
     /// Whether it has, or had when it was stopped, the terminal.
     has_terminal: bool,
 }
 
 impl Child {
-    fn start(hold: &Hold, plan: &Run) -> io::Result<Self> {
+    async fn start(hold: &Hold, plan: &Run) -> io::Result<Self> {
         let terminal = Terminal::open();
         let has_terminal = Terminal::is_wanted() && terminal.as_ref().is_some_and(Terminal::is_ours);
-        let mut command = shim::command(&plan.command, has_terminal);
-        // A group of its own: loss and signals reach what the command started too.
-        command.process_group(0);
+        let mut watcher =
+            Watcher::start(&plan.command, has_terminal, |command| Self::introduce(hold, plan, command))?;
+        let group = match watcher.next().await {
+            Some(Event::Started(pid)) => ProcessId::from_raw(pid),
+            Some(Event::NotStarted(error)) => return Err(io::Error::from_raw_os_error(error)),
+            _ => None,
+        };
+        let group = group.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(Self { group, watcher, terminal, has_terminal })
+    }
+
+    /// Tells a command, in its environment, under which locks of which store it runs.
+    fn introduce(hold: &Hold, plan: &Run, command: &mut Command) {
         let names = &plan.ask.names;
         let tokens: Vec<_> = names
             .iter()
             .map(|name| hold.token(name).map_or_else(String::new, |token| token.to_string()))
             .collect();
+        plan.store.introduce(plan.pass_url, command);
         command.env("TIDELOCK_NAME", names[0].as_str()).env("TIDELOCK_TOKEN", &tokens[0]);
         // Those of a tidelock around this one are not ours.
         command.env_remove("TIDELOCK_NAMES").env_remove("TIDELOCK_TOKENS");
@@ -111,11 +115,6 @@ impl Child {
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
             command.env("TIDELOCK_NAMES", names.join("\n")).env("TIDELOCK_TOKENS", tokens.join("\n"));
         }
-        // Waited for below: the standard library does not tell when a child is stopped.
-        let id = command.spawn()?.id();
-        let group = i32::try_from(id).ok().and_then(ProcessId::from_raw);
-        let group = group.ok_or_else(|| io::Error::other("the system gave an impossible process id"))?;
-        Ok(Self { group, _watcher: Watcher::start(group).ok(), terminal, has_terminal })
     }
 
     /// Sends a signal to all of the group. Who is gone needs none.
@@ -129,16 +128,28 @@ impl Child {
         }
     }
 
-    /// What became of the command: its status if it ended.
-    fn changed(&mut self, hold: &Hold) -> io::Result<Option<WaitStatus>> {
-        while let Some((_, status)) = waitpid(Some(self.group), WaitOptions::NOHANG | WaitOptions::UNTRACED)?
-        {
-            match status.stopping_signal() {
-                None => return Ok(Some(status)),
-                Some(signal) => self.stopped(signal, hold),
+    /// Follows what became of the command: its exit if it ended.
+    fn changed(&mut self, event: Option<Event>, hold: &Hold) -> Option<Exit> {
+        match event {
+            Some(Event::Ended(code)) => {
+                self.watcher.let_go();
+                Some(Exit::Command(u8::try_from(code).unwrap_or(u8::MAX)))
+            }
+            Some(Event::Killed(signal)) => {
+                self.watcher.let_go();
+                Some(Exit::Signal(signal))
+            }
+            Some(Event::Stopped(signal)) => {
+                self.stopped(signal, hold);
+                None
+            }
+            Some(Event::Started(_) | Event::NotStarted(_) | Event::Alone) => None,
+            // Somebody killed the watcher, and the kernel the command with it.
+            None => {
+                self.send(Signal::KILL);
+                Some(unwatched())
             }
         }
-        Ok(None)
     }
 
     /// Follows the command when the terminal stopped it. If somebody stopped it by hand (STOP), the
@@ -182,49 +193,60 @@ impl Child {
         }
     }
 
-    /// Ends the group: TERM, and KILL after the grace for whoever is left.
-    async fn stop(&mut self, grace: Duration, jobs: &mut Signals) -> io::Result<()> {
+    /// Ends the command and what it started: TERM, and KILL after the grace for those who are left.
+    async fn stop(&mut self, grace: Duration) {
         self.send(Signal::TERM);
         // A stopped process hears TERM only when it goes on.
         self.send(Signal::CONT);
+        self.watcher.stop();
         let mut grace = pin!(sleep(grace));
         let mut killed = false;
+        let mut alone = false;
         loop {
-            match waitpid(Some(self.group), WaitOptions::NOHANG) {
-                Ok(Some(_)) | Err(Errno::CHILD) => break,
-                Ok(None) => {}
-                Err(error) => return Err(error.into()),
-            }
             tokio::select! {
                 () = grace.as_mut(), if !killed => {
                     self.send(Signal::KILL);
                     killed = true;
                 }
-                _ = jobs.next() => {}
+                event = self.watcher.next() => match event {
+                    Some(Event::Ended(_) | Event::Killed(_)) => break,
+                    Some(Event::Alone) | None => {
+                        alone = true;
+                        break;
+                    }
+                    Some(_) => {}
+                },
             }
         }
-        self.outlived(grace).await;
+        self.outlived(grace, alone).await;
         if let Some(terminal) = &self.terminal {
             terminal.take(self.group);
             // An editor that was killed leaves a terminal on which nobody can type.
             terminal.restore();
         }
-        Ok(())
     }
 
-    /// What the command started and left behind may not go on without the lock either.
-    async fn outlived(&self, mut grace: Pin<&mut Sleep>) {
-        while test_kill_process_group(self.group).is_ok() {
+    /// What the command started and left behind may not go on without the lock either. What is left
+    /// after the grace, the watcher kills when it is dropped.
+    async fn outlived(&mut self, mut grace: Pin<&mut Sleep>, mut alone: bool) {
+        while !alone || test_kill_process_group(self.group).is_ok() {
             if grace.is_elapsed() {
                 return self.send(Signal::KILL);
             }
-            // They are not our children: nobody tells us when they end.
+            // Where the system does not make them children of the watcher nobody tells when they end.
             tokio::select! {
                 () = grace.as_mut() => {}
+                event = self.watcher.next(), if !alone => alone = matches!(event, None | Some(Event::Alone)),
                 () = sleep(Duration::from_millis(10)) => {}
             }
         }
     }
+}
+
+/// Says that somebody killed the watcher, and with it the command.
+fn unwatched() -> Exit {
+    output::complain(&"the process that watches over the command was killed, and the command with it");
+    Exit::Failed
 }
 
 impl Drop for Child {

@@ -8,7 +8,7 @@ use std::{fmt::Write, process::ExitCode};
 pub(crate) enum Exit {
     /// All went well.
     Done,
-    /// The answer is no: nothing to break, something to mend.
+    /// The answer is no: the lock is free, nothing to break, something to fix.
     No,
     /// The lock was lost: while the command ran, which was stopped, or before its ticket was used.
     Lost,
@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     NotRunnable,
     /// The command was not found.
     NotFound,
+    /// The lock was not acquired in time, with the code that was asked for.
+    Busy(u8),
     /// What the command under the lock said.
     Command(u8),
     /// A signal ended the command, or the wait for the lock.
@@ -48,7 +50,7 @@ impl Exit {
             Self::Failed => 125,
             Self::NotRunnable => 126,
             Self::NotFound => 127,
-            Self::Command(code) => code,
+            Self::Busy(code) | Self::Command(code) => code,
             // As shells do. Signals end at 64, so the sum fits.
             Self::Signal(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)),
         }
@@ -57,9 +59,9 @@ impl Exit {
     fn meaning(self) -> &'static str {
         match self {
             Self::Done => "all went well",
-            Self::No => "the answer is no: nothing to break, or something to mend",
+            Self::No => "the answer is no: the lock is free, nothing to break, or something to fix",
             Self::Lost => "the lock was lost: while the command ran, or before its ticket was used",
-            Self::NotAcquired => "the lock was not acquired in time",
+            Self::NotAcquired | Self::Busy(_) => "the lock was not acquired in time (--busy-code changes it)",
             Self::Failed => "tidelock itself failed",
             Self::NotRunnable => "the command cannot be run",
             Self::NotFound => "the command was not found",
@@ -80,7 +82,9 @@ pub(crate) fn help() -> String {
     let mut text = "Examples:
   tidelock run nightly-report -- ./report.sh
   ticket=$(tidelock acquire deploy)
-  tidelock ls
+  tidelock ls --url redis://127.0.0.1
+
+Options of the store and --json may stand before or after the command.
 
 Exit codes of run are those of the command, 128+N if signal N ended it, and:"
         .to_owned();

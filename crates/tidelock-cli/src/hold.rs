@@ -18,12 +18,12 @@ pub(crate) enum Hold {
 
 /// Asks for a lock: for ever, for a while, or once.
 macro_rules! ask {
-    ($lock:expr, $ask:expr, $wait:ident, $attempt:ident $(, $n:expr)?) => {{
-        let mut lock = $lock.ttl($ask.ttl).label(&$ask.label).detached($ask.detached);
+    ($lock:expr, $ask:expr, $limit:expr, $wait:ident, $attempt:ident $(, $n:expr)?) => {{
+        let mut lock = $lock.ttl($ask.ttl).label(&$ask.label).detached($ask.detached).fail_fast($ask.fail_fast);
         if let Some(owner) = &$ask.owner {
             lock = lock.owner(owner);
         }
-        match $ask.wait {
+        match $limit {
             None => Some(lock.$wait($($n)?).await?),
             Some(Duration::ZERO) => lock.$attempt($($n)?).await?,
             Some(limit) => Some(lock.wait(limit).$wait($($n)?).await?),
@@ -32,18 +32,20 @@ macro_rules! ask {
 }
 
 impl Hold {
-    /// Takes what is asked for: `None` if it was not to wait and there was something to wait for.
-    pub(crate) async fn acquire(locks: &Locks, ask: &Ask) -> Result<Option<Self>> {
+    /// Takes what is asked for, waiting up to `limit`: `None` if it was not to wait and there was something
+    /// to wait for.
+    pub(crate) async fn acquire(locks: &Locks, ask: &Ask, limit: Option<Duration>) -> Result<Option<Self>> {
         let name = ask.names[0].as_str();
         Ok(match ask.share {
             _ if ask.names.len() > 1 => {
                 let names = ask.names.iter().map(Name::as_str);
-                ask!(locks.multi(names), ask, lock, try_lock).map(Self::Several)
+                ask!(locks.multi(names), ask, limit, lock, try_lock).map(Self::Several)
             }
-            Share::Exclusive => ask!(locks.mutex(name), ask, lock, try_lock).map(Self::One),
-            Share::Shared => ask!(locks.rw_lock(name), ask, read, try_read).map(Self::One),
+            Share::Exclusive => ask!(locks.mutex(name), ask, limit, lock, try_lock).map(Self::One),
+            Share::Shared => ask!(locks.rw_lock(name), ask, limit, read, try_read).map(Self::One),
             Share::Permits(permits) => {
-                ask!(locks.semaphore(name, permits.of), ask, acquire, try_acquire, permits.n).map(Self::One)
+                ask!(locks.semaphore(name, permits.of), ask, limit, acquire, try_acquire, permits.n)
+                    .map(Self::One)
             }
         })
     }

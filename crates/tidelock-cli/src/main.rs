@@ -1,11 +1,12 @@
 //! `tidelock`: distributed locks on the command line.
 //!
-//! What was typed is in [`args`], what it means in [`plan`], what it does in [`commands`], what it
+//! What was typed is in [`args`], what it means in [`plan`] and [`store`], what it does in [`commands`], what it
 //! prints in [`output`], and what it answers to the shell in [`exit`]. A command under a lock is in
 //! the care of [`child`].
 
 mod args;
 mod child;
+mod clock;
 mod commands;
 mod exit;
 mod hold;
@@ -14,20 +15,18 @@ mod plan;
 mod program;
 mod shim;
 mod signals;
+mod store;
 mod terminal;
 mod ticket;
 mod usage;
 mod values;
 mod view;
 mod waiting;
+mod watcher;
 
 use std::process::ExitCode;
 
-use crate::{
-    args::{Args, Verb},
-    exit::Exit,
-    output::Trouble,
-};
+use crate::{args::Verb, exit::Exit, output::Trouble};
 
 fn main() -> ExitCode {
     // First, and without the rest: it is on the way of every command that is run.
@@ -38,18 +37,18 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(exit) => return exit.into(),
     };
-    match run(args) {
+    match args.verb().and_then(run) {
         Ok(exit) => exit.into(),
         Err(trouble) => output::report(&trouble).into(),
     }
 }
 
-fn run(args: Args) -> Result<Exit, Trouble> {
+fn run(verb: Verb) -> Result<Exit, Trouble> {
     // One thread is enough: a command waits for one store and one child at a time. And the child
     // must be started by the main thread: the kernel kills it when its parent's thread ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
-        match args.verb {
+        match verb {
             Verb::Run(args) => commands::run::run(args).await,
             Verb::Acquire(args) => commands::acquire::run(args).await,
             Verb::Renew(args) => commands::renew::run(&args.ticket).await,

@@ -12,6 +12,7 @@ use std::{
 
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use serde::Serialize;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::exit::Exit;
 
@@ -40,7 +41,7 @@ impl Trouble {
             Self::Gone(_) => Exit::Lost,
             Self::Lock(error) if error.is_timed_out() => Exit::NotAcquired,
             Self::Lock(error) if error.is_lost() => Exit::Lost,
-            // `tidelock stores | head -1`: whoever read has seen enough.
+            // `tidelock stores | head -1`: the reader has seen enough.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             _ => Exit::Failed,
         }
@@ -141,22 +142,35 @@ pub(crate) fn to_json(value: &impl Serialize) -> io::Result<String> {
 
 /// Rows under a headline, each column as wide as it must be.
 pub(crate) fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: &[[String; COLUMNS]]) -> String {
+    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| clean(cell))).collect();
     let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
+        let cells = rows.iter().map(|row| row[column].width());
+        cells.chain([head[column].width()]).max().unwrap_or(0)
     };
     let widths: [usize; COLUMNS] = std::array::from_fn(width);
     let mut text = String::new();
-    for row in [head.map(str::to_owned)].iter().chain(rows) {
+    for row in [head.map(str::to_owned)].iter().chain(&rows) {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
+            // Not by the width of a format, which counts characters: some take two columns, some none.
+            let blanks = width - cell.width() + 2;
             // Writing to a string does not fail.
-            let _ = write!(line, "{:width$}  ", clean(cell));
+            let _ = write!(line, "{cell}{:blanks$}", "");
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// As much of a text as fits into a number of columns.
+pub(crate) fn fit(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > columns
+    });
+    &text[..end.map_or(text.len(), |(end, _)| end)]
 }
 
 #[cfg(test)]
@@ -172,6 +186,20 @@ mod tests {
              memory  yes\n\
              größer  no\n"
         );
+    }
+
+    #[test]
+    fn characters_that_take_two_columns_or_none_do_not_shift_the_others() {
+        let rows = [["夜间报表", "一"], ["cafe\u{301}", "no"], ["a\nb", "🔒"]];
+        assert_eq!(
+            table(["NAME", "AS"], &rows.map(|row| row.map(str::to_owned))),
+            "NAME      AS\n\
+             夜间报表  一\n\
+             cafe\u{301}      no\n\
+             a\u{fffd}b       🔒\n"
+        );
+        assert_eq!(["夜间", "cafe\u{301}s"].map(|text| fit(text, 4)), ["夜间", "cafe\u{301}"]);
+        assert_eq!((fit("夜间", 3), fit("夜间", 0), fit("", 9)), ("夜", "", ""));
     }
 
     #[test]

@@ -1,97 +1,16 @@
 //! What was typed, checked and filled in: what it means.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ffi::OsString, path::Path, time::Duration};
 
-use tidelock::{
-    Locks, MAX_TTL, Name,
-    backend::{Abilities, TokenGrade},
-    backends::file::FileConfig,
-};
+use tidelock::{MAX_TTL, Name};
 
 use crate::{
     args,
     output::Trouble,
     program,
+    store::Store,
     values::{Permits, Span},
 };
-
-/// The store when nothing else is said: it needs no server.
-const DEFAULT_URL: &str = "file:";
-
-/// Which store, by its URL. Shown without what may be secret.
-#[derive(Clone)]
-pub(crate) struct Store(String);
-
-impl Store {
-    /// From the flag, else from the environment, else the default.
-    pub(crate) fn new(args: &args::Store) -> Result<Self, Trouble> {
-        if let Some(url) = &args.url {
-            return Ok(Self(url.clone()));
-        }
-        match std::env::var_os("TIDELOCK_URL").filter(|url| !url.is_empty()) {
-            None => Ok(Self(DEFAULT_URL.to_owned())),
-            Some(url) => url
-                .into_string()
-                .map(Self)
-                .map_err(|_| Trouble::Usage("TIDELOCK_URL is not valid UTF-8: mend it or use --url".into())),
-        }
-    }
-
-    /// The URL, which may hold a password.
-    pub(crate) fn url(&self) -> &str {
-        &self.0
-    }
-
-    /// Where its data is, if that is a directory which the URL does not name.
-    pub(crate) fn directory(&self) -> Option<PathBuf> {
-        (self.0 == DEFAULT_URL).then(|| FileConfig::of_user().directory().to_owned())
-    }
-
-    pub(crate) async fn connect(&self) -> Result<Locks, Trouble> {
-        Ok(Locks::connect(&self.0).await?)
-    }
-
-    /// Connects for what has to outlive this process.
-    pub(crate) async fn connect_beyond_process(&self) -> Result<Locks, Trouble> {
-        let locks = self.connect().await?;
-        let Abilities { store, token, .. } = *locks.abilities();
-        if token == TokenGrade::Process {
-            return Err(Trouble::Usage(format!(
-                "locks on {store} end with this process, so there are no tickets for them: use another store"
-            )));
-        }
-        Ok(locks)
-    }
-}
-
-impl fmt::Display for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&without_password(&self.0))
-    }
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A URL without user, password and options.
-pub(crate) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.split('?').next().unwrap_or_default().to_owned();
-    };
-    // From the last `@`: a password may hold any character, this one too, and what is cut too
-    // short tells less, not more.
-    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-    let place = place.split('?').next().unwrap_or_default();
-    format!("{scheme}://{place}")
-}
 
 /// How much of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +20,7 @@ pub(crate) enum Share {
     Permits(Permits),
 }
 
-/// A place in line to be asked for: by a command that runs under the lock, or by whoever gets a ticket.
+/// A place in line to be asked for: by a command that runs under the lock, or by the one that gets a ticket.
 #[derive(Debug)]
 pub(crate) struct Ask {
     /// In the order in which they were typed; the first is the one the command is told as "the" name.
@@ -115,23 +34,29 @@ pub(crate) struct Ask {
     /// Whether the hold may outlive this process.
     pub(crate) detached: bool,
     pub(crate) quiet: bool,
+    /// The exit code if the lock is not acquired.
+    pub(crate) busy_code: u8,
+    /// Whether a store that fails is an error at once.
+    pub(crate) fail_fast: bool,
 }
 
 impl Ask {
     fn new(args: &args::Line, ttl: Duration, label: String) -> Result<Self, Trouble> {
         Ok(Self {
-            names: vec![Name::new(&args.name)?],
+            names: vec![Name::new(args.which.name())?],
             share: match args.permits {
                 Some(permits) => Share::Permits(permits),
                 None if args.shared => Share::Shared,
                 None => Share::Exclusive,
             },
-            wait: args.wait,
+            wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },
             ttl,
             label,
             owner: None,
             detached: false,
             quiet: args.quiet,
+            busy_code: args.busy_code,
+            fail_fast: args.fail_fast,
         })
     }
 }
@@ -140,6 +65,8 @@ impl Ask {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) store: Store,
+    /// Whether the command is told the URL with its password.
+    pub(crate) pass_url: bool,
     pub(crate) ask: Ask,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
@@ -162,7 +89,13 @@ impl Run {
             }
         }
         program::check(program)?;
-        Ok(Self { store: Store::new(&args.store)?, ask, grace: args.kill_after, command: args.command })
+        Ok(Self {
+            store: Store::new(&args.store)?,
+            pass_url: args.pass_url,
+            ask,
+            grace: args.kill_after,
+            command: args.command,
+        })
     }
 }
 
@@ -208,22 +141,6 @@ fn label_of_caller() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_url_is_shown_without_what_may_be_secret() {
-        for (url, shown) in [
-            ("file:", "file:"),
-            ("file:/var/lib/locks", "file:/var/lib/locks"),
-            ("redis://host:6379/0", "redis://host:6379/0"),
-            ("redis://:secret@host:6379/0", "redis://host:6379/0"),
-            ("postgres://me:se@cret@host/db?password=secret", "postgres://host/db"),
-            ("postgres://me:secret@one,me:secret@two/db", "postgres://two/db"),
-            ("memory:x?password=secret", "memory:x"),
-        ] {
-            assert_eq!(without_password(url), shown);
-            assert!(!format!("{:?}", Store(url.to_owned())).contains("secret"));
-        }
-    }
 
     #[test]
     fn a_label_names_the_command_and_has_room_for_the_longest() {

@@ -1,24 +1,22 @@
 //! This program again, in two small parts: one begins a command, one watches over it.
 //!
 //! If tidelock is killed with -9 its lock is soon somebody else's, so the command must not go on.
-//! The kernel kills a process whose parent dies if the process asked for it, and only the process
-//! itself can ask: after it was forked, before it becomes the command. So a command begins as this
-//! program, which asks and then becomes the command. The ask survives the change, except into a
-//! program with special rights (setuid), where the kernel forgets it.
-//!
-//! What the command started has not asked. For that there is a [`Watcher`], which outlives tidelock
-//! by a moment and kills the whole group.
+//! A [`watcher`] outlives tidelock by a moment and ends the command and what it started. If somebody
+//! kills the watcher, the kernel ends the command: it kills a process whose parent dies if the process
+//! asked for it, and only the process itself can ask, after it was forked and before it becomes the
+//! command. So a command begins as this program, which asks and then becomes the command. The ask
+//! survives the change, except into a program with special rights (setuid), where the kernel forgets it.
 
 use std::{
     ffi::OsString,
-    io::{self, ErrorKind, PipeWriter, Read},
+    io::{self, ErrorKind},
     os::unix::process::CommandExt,
-    process::{Child, Command, Stdio},
+    process::Command,
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal};
 
-use crate::{exit::Exit, output, program, terminal::Terminal};
+use crate::{exit::Exit, output, program, signals, terminal::Terminal, watcher};
 
 /// The words that no user types.
 const BEGIN: &str = "__child";
@@ -34,21 +32,32 @@ fn ourselves() -> io::Result<Command> {
     std::fs::exists(&path)?.then(|| Command::new(path)).ok_or_else(|| ErrorKind::NotFound.into())
 }
 
-/// A command that becomes `command`, in the foreground of the terminal or not.
-pub(crate) fn command(command: &[OsString], foreground: bool) -> Command {
-    // Where this program cannot be found again (no /proc) the command has to do without: it is not
-    // tied to tidelock's life, and gets the terminal when it asks.
+/// A process that starts a command and watches over it.
+pub(crate) fn watcher(command: &[OsString], foreground: bool) -> io::Result<Command> {
+    let mut watcher = ourselves()?;
+    watcher.arg0("tidelock").arg(WATCH).arg(ground(foreground)).args(command);
+    Ok(watcher)
+}
+
+/// A process that becomes a command, in the foreground of the terminal or not, and dies with us. It does
+/// not block these signals, which we do.
+pub(crate) fn beginner(command: &[OsString], foreground: bool, blocked: u64) -> Command {
     let Ok(mut begin) = ourselves() else { return plain(command) };
-    begin.arg0("tidelock").arg(BEGIN).arg(std::process::id().to_string());
-    begin.arg(if foreground { FOREGROUND } else { BACKGROUND }).args(command);
+    begin.arg0("tidelock").arg(BEGIN).arg(ground(foreground)).arg(std::process::id().to_string());
+    begin.arg(blocked.to_string()).args(command);
     begin
 }
 
-fn plain(command: &[OsString]) -> Command {
+/// A command as it is.
+pub(crate) fn plain(command: &[OsString]) -> Command {
     let mut words = command.iter();
     let mut plain = Command::new(words.next().cloned().unwrap_or_default());
     plain.args(words);
     plain
+}
+
+fn ground(foreground: bool) -> &'static str {
+    if foreground { FOREGROUND } else { BACKGROUND }
 }
 
 /// Does its part if this process is not the tidelock that a user started.
@@ -58,14 +67,17 @@ pub(crate) fn run_if_asked() -> Option<Exit> {
     if word != BEGIN && word != WATCH {
         return None;
     }
-    let Some(pid) = words.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?)) else {
+    let foreground = words.next().is_some_and(|word| word == FOREGROUND);
+    if word == WATCH {
+        return Some(watcher::watch(&words.collect::<Vec<_>>(), foreground));
+    }
+    let pid = words.next().and_then(|pid| Pid::from_raw(pid.to_str()?.parse().ok()?));
+    let blocked = words.next().and_then(|blocked| blocked.to_str()?.parse().ok());
+    let (Some(pid), Some(blocked)) = (pid, blocked) else {
         output::complain(&"that is for tidelock itself to use");
         return Some(Exit::Failed);
     };
-    if word == WATCH {
-        return Some(watch(pid));
-    }
-    let foreground = words.next().is_some_and(|word| word == FOREGROUND);
+    signals::unblock(blocked);
     Some(begin(pid, foreground, &words.collect::<Vec<_>>()))
 }
 
@@ -75,7 +87,7 @@ fn begin(parent: Pid, foreground: bool, command: &[OsString]) -> Exit {
     {
         // KILL: what can be caught can be ignored, and somebody else holds the lock by then.
         if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-            output::complain(&format!("cannot tie the command to this process: {error}"));
+            output::complain(&format!("cannot tie the command to tidelock: {error}"));
             return Exit::Failed;
         }
     }
@@ -98,45 +110,5 @@ pub(crate) fn failed(program: &OsString, error: &io::Error) -> Exit {
             output::complain(&format!("command {program:?} cannot be run: {error}"));
             Exit::NotRunnable
         }
-    }
-}
-
-/// Kills a group when the other end of standard input is gone.
-fn watch(group: Pid) -> Exit {
-    // Nobody writes: reading ends when tidelock does, in whatever way.
-    let _ = io::stdin().read(&mut [0]);
-    let _ = kill_process_group(group, Signal::KILL);
-    Exit::Done
-}
-
-/// Somebody who kills a process group when this process dies, and not before.
-#[derive(Debug)]
-pub(crate) struct Watcher {
-    child: Child,
-    /// The kernel closes it when this process dies. Nobody else has it.
-    _alive: PipeWriter,
-}
-
-impl Watcher {
-    pub(crate) fn start(group: Pid) -> io::Result<Self> {
-        let (reader, alive) = io::pipe()?;
-        let child = ourselves()?
-            .arg0("tidelock")
-            .args([WATCH, &group.as_raw_nonzero().to_string()])
-            // Of its own, so that what ends the command or tidelock does not end it too.
-            .process_group(0)
-            .stdin(reader)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self { child, _alive: alive })
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        // Before the pipe is closed: what the command left behind on purpose may stay.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -2,8 +2,9 @@
 
 use std::{future::poll_fn, io, task::Poll};
 
+use nix::sys::signal::{self, SigSet, SigmaskHow};
 use rustix::process::Signal;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind};
 
 /// What a user or a supervisor sends to end a command or to talk to it.
 const FORWARDED: [Signal; 6] =
@@ -33,7 +34,7 @@ impl Signals {
             // Under `nohup` the command is to ignore HUP, and it would not if we caught it: what is
             // caught here starts out as the default there. A child's end must be seen in any case.
             if name == Signal::CHILD || ignored & bit(name) == 0 {
-                streams.push((name, signal(SignalKind::from_raw(name.as_raw()))?));
+                streams.push((name, unix::signal(SignalKind::from_raw(name.as_raw()))?));
             }
         }
         Ok(Self { streams })
@@ -63,6 +64,35 @@ fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// What ends or stops a process that does not expect it.
+const DEADLY: [signal::Signal; 10] = [
+    signal::Signal::SIGTERM,
+    signal::Signal::SIGINT,
+    signal::Signal::SIGHUP,
+    signal::Signal::SIGQUIT,
+    signal::Signal::SIGUSR1,
+    signal::Signal::SIGUSR2,
+    signal::Signal::SIGALRM,
+    signal::Signal::SIGTSTP,
+    signal::Signal::SIGTTIN,
+    signal::Signal::SIGTTOU,
+];
+
+/// Keeps from this thread, and from those that it starts, what would end or stop it. Says which signals
+/// were not kept from it before: a child that is to hear them [unblocks](unblock) them.
+pub(crate) fn block() -> u64 {
+    let Ok(before) = SigSet::from_iter(DEADLY).thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return 0 };
+    let fresh = DEADLY.into_iter().filter(|signal| !before.contains(*signal));
+    fresh.fold(0, |bits, signal| bits | 1 << (signal as i32 - 1))
+}
+
+/// Lets signals through again.
+pub(crate) fn unblock(bits: u64) {
+    let fresh = DEADLY.into_iter().filter(|signal| bits & 1 << (*signal as i32 - 1) != 0);
+    // It fails only for sets that are no sets.
+    let _ = SigSet::from_iter(fresh).thread_unblock();
 }
 
 fn bit(signal: Signal) -> u64 {

@@ -34,7 +34,7 @@ impl Terminal {
     ///
     /// Not if its output goes into a pipe: `tidelock run … | less` is one job, and less needs the
     /// terminal more. There it gets it when it asks, which is when it is stopped with TTIN; but in
-    /// `x=$(tidelock run …)` shells ignore that signal, and whoever asks gets an error instead.
+    /// `x=$(tidelock run …)` shells ignore that signal, and a process that asks gets an error instead.
     pub(crate) fn is_wanted() -> bool {
         io::stdin().is_terminal()
             && (io::stdout().is_terminal() || signals::is_ignored(process::Signal::TTIN))
@@ -62,13 +62,13 @@ impl Terminal {
         }
     }
 
-    /// Puts this process group into the foreground, whoever is there.
+    /// Puts this process group into the foreground, even if another group is there.
     pub(crate) fn claim(&self) {
         self.set(self.own);
     }
 
     fn set(&self, group: Pid) -> bool {
-        // Whoever changes the foreground from the background is stopped with TTOU, unless the
+        // A process that changes the foreground from the background is stopped with TTOU, unless the
         // thread that does it blocks that signal.
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGTTOU);

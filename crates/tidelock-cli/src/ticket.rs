@@ -11,7 +11,7 @@ use tidelock::{Locks, Ticket};
 use crate::{
     args,
     output::{self, Trouble},
-    plan::Store,
+    store::Store,
 };
 
 /// More than any ticket has. What is longer is not read to its end.
@@ -23,7 +23,7 @@ const RELEASE: Duration = Duration::from_secs(5);
 /// A hold by ticket, as programs read it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Left<'a> {
-    /// Only for whoever acquired it.
+    /// Only for the one that acquired it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<String>,
     name: &'a str,
@@ -57,7 +57,7 @@ pub(crate) async fn open(args: &args::Ticket) -> Result<(Ticket, Locks), Trouble
 
 fn from_input() -> Result<Ticket, Trouble> {
     let mut line = Vec::new();
-    // One line and not all: whoever writes it may keep the pipe open.
+    // One line and not all: the writer may keep the pipe open.
     let read = BufReader::new(io::stdin().take(MAX_BYTES)).read_until(b'\n', &mut line);
     read.map_err(|error| Trouble::Usage(format!("cannot read a ticket from standard input: {error}")))?;
     if line.trim_ascii().is_empty() {

@@ -1,8 +1,11 @@
 //! Reads the command line, and says in one sentence what is wrong with it.
 
-use clap::{Parser, error::ErrorKind};
+use clap::{
+    Parser,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
-use crate::{args::Args, exit::Exit, output, plan};
+use crate::{args::Args, exit::Exit, output, store};
 
 /// Reads the command line. What cannot be run has been explained when this returns an exit.
 pub(crate) fn parse() -> Result<Args, Exit> {
@@ -21,14 +24,27 @@ fn explain(error: &clap::Error) -> Exit {
         kind => {
             let message = error.to_string();
             let mut text = sentence(&message);
-            // `tidelock run NAME CMD`: flock and timeout want it so.
             if kind == ErrorKind::UnknownArgument && message.contains(" -- <CMD>") {
-                text.push_str("; the command comes after --");
+                text.push_str(about_the_command(error, std::env::args()));
             }
             output::complain(&text);
         }
     }
     exit
+}
+
+/// What is wrong around the command of `tidelock run`.
+fn about_the_command(error: &clap::Error, args: impl Iterator<Item = String>) -> &'static str {
+    let mut before = args.take_while(|arg| match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(invalid)) => arg != invalid,
+        _ => false,
+    });
+    // `--wait -- CMD`: the option took the -- for its value.
+    if before.any(|arg| arg == "--") {
+        return "; the option before -- needs a value";
+    }
+    // `tidelock run NAME CMD`: flock and timeout want it so.
+    "; the command comes after --"
 }
 
 /// The first paragraph and the tips of clap's message, as one sentence.
@@ -43,7 +59,7 @@ fn sentence(message: &str) -> String {
     let parts = parts.map(|part| {
         let words = part.split_whitespace().map(|word| {
             // A URL that was typed in the wrong place may hold a password.
-            if word.contains("://") { plan::without_password(word) } else { word.to_owned() }
+            if word.contains("://") { store::without_password(word) } else { word.to_owned() }
         });
         words.collect::<Vec<_>>().join(" ")
     });
@@ -66,6 +82,20 @@ mod tests {
         let error = Args::try_parse_from(["tidelock", "sohw", "x"]).unwrap_err();
         let text = sentence(&error.to_string());
         assert!(text.contains("'sohw'; ") && text.contains("'show'"), "{text}");
+    }
+
+    #[test]
+    fn a_command_in_the_wrong_place_and_an_option_without_a_value_are_told_apart() {
+        for (args, says) in [
+            (&["run", "job", "make"][..], "; the command comes after --"),
+            (&["run", "job", "make", "--", "all"], "; the command comes after --"),
+            (&["run", "job", "--wait", "--", "make"], "; the option before -- needs a value"),
+        ] {
+            let args = [&["tidelock"], args].concat();
+            let error = Args::try_parse_from(&args).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnknownArgument, "{args:?}: {error}");
+            assert_eq!(about_the_command(&error, args.iter().map(ToString::to_string)), says, "{args:?}");
+        }
     }
 
     #[test]

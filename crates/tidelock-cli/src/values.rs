@@ -9,23 +9,54 @@ pub(crate) struct Permits {
     pub(crate) of: u32,
 }
 
-/// Reads a time: `250ms`, `5s`, `1.5h`; a number alone counts seconds.
+/// The units of a time and their seconds, from long to short.
+const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+
+/// Reads a time: `250ms`, `5s`, `1m30s`, `1.5h`; a number alone counts seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || "write a number and a unit, such as 250ms, 5s, 2m or 1h".to_owned();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let time = Duration::try_from_secs_f64(number * seconds).ok();
+    if is_negative(text) {
+        return Err("a time is not negative: write one such as 250ms, 5s, 1m30s or 1h".to_owned());
+    }
+    let seconds = seconds(text).ok_or("write numbers and units, such as 250ms, 5s, 1m30s or 1h")?;
+    let time = Duration::try_from_secs_f64(seconds).ok();
     // Past a century the arithmetic of deadlines ends before the wait does.
     time.filter(|time| time.as_secs() <= 100 * 366 * 86_400).ok_or_else(|| "that is too long".to_owned())
+}
+
+/// Reads a time to wait.
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+    if is_negative(text) {
+        return Err(
+            "a time is not negative: 0 does not wait, and without --wait there is no limit".to_owned()
+        );
+    }
+    duration(text)
+}
+
+fn is_negative(text: &str) -> bool {
+    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
+}
+
+/// The sum of the parts of a time, each with its unit, the longer units first.
+fn seconds(text: &str) -> Option<f64> {
+    let (mut rest, mut units, mut sum) = (text, &UNITS[..], 0.0);
+    loop {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let unit_ends = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_ends);
+        let number: f64 = number.parse().ok()?;
+        // Only of a number alone is it clear what it counts.
+        if unit.is_empty() {
+            return (rest.len() == text.len()).then_some(number);
+        }
+        let place = units.iter().position(|(name, _)| *name == unit)?;
+        sum += number * units[place].1;
+        (rest, units) = (after, &units[place + 1..]);
+        if rest.is_empty() {
+            return Some(sum);
+        }
+    }
 }
 
 /// Reads permits: `2/5`.
@@ -36,11 +67,13 @@ pub(crate) fn permits(text: &str) -> Result<Permits, String> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse::<u32>().ok().filter(|_| digits).ok_or("write two whole numbers, such as 2/5")
     };
-    let permits = Permits { n: number(n)?, of: number(of)? };
-    if permits.n == 0 || permits.n > permits.of {
-        return Err(format!("of {} permits, 1 to {} can be held", permits.of, permits.of));
+    match (number(n)?, number(of)?) {
+        (_, 0) => {
+            Err("a lock with permits has at least 1: write how many of how many, such as 2/5".to_owned())
+        }
+        (n, of) if n == 0 || n > of => Err(format!("{n} of {of} permits cannot be held: write 1 to {of}")),
+        (n, of) => Ok(Permits { n, of }),
     }
-    Ok(permits)
 }
 
 /// A time as people say it: `250ms`, `8.2s`, `12m05s`, `3h20m`.
@@ -76,10 +109,26 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read_as_they_are_printed() {
+        for seconds in [0, 1, 59, 60, 90, 3_599, 3_660, 86_400, 93_600, 8_640_000] {
+            let time = Duration::from_secs(seconds);
+            assert_eq!(duration(&Span(time).to_string()), Ok(time));
+        }
+        assert_eq!(duration("1m30s").map(|time| time.as_secs()), Ok(90));
+        assert_eq!(duration("1d2h3m4s5ms").map(|time| time.as_millis()), Ok(93_784_005));
+        assert_eq!(duration("1h1.5s").map(|time| time.as_millis()), Ok(3_601_500));
+    }
+
+    #[test]
     fn what_is_no_time_gets_a_sentence() {
-        for bad in ["", "s", "5 s", "-5s", "+5", "5x", "5ms5", "1e9", "inf", "nan", ".", "1.2.3s", "９s"] {
+        for bad in [
+            "", "s", "5 s", "-5s", "-5", "-.5h", "--5", "+5", "5x", "5ms5", "1m30", "30s1m", "1s1s", "1m-5s",
+            "1e9", "inf", "nan", ".", "1.2.3s", "９s",
+        ] {
             assert!(duration(bad).is_err_and(|why| why.contains("250ms")), "{bad:?}");
         }
+        assert!(duration("-5s").is_err_and(|why| why.contains("not negative")));
+        assert!(wait("-1").is_err_and(|why| why.contains("without --wait there is no limit")));
         assert!(duration("99999999999999999999h").is_err_and(|why| why.contains("too long")));
     }
 
@@ -88,6 +137,13 @@ mod tests {
         assert_eq!(permits("2/5"), Ok(Permits { n: 2, of: 5 }));
         for bad in ["", "x", "2", "0/5", "6/5", "0/0", "-1/5", "+1/5", "1/", "/5", "1/2/3", "1/4294967296"] {
             assert!(permits(bad).is_err_and(|why| !why.is_empty()), "{bad:?}");
+        }
+        for (bad, why) in [
+            ("0/0", "a lock with permits has at least 1: write how many of how many, such as 2/5"),
+            ("0/5", "0 of 5 permits cannot be held: write 1 to 5"),
+            ("6/5", "6 of 5 permits cannot be held: write 1 to 5"),
+        ] {
+            assert_eq!(permits(bad), Err(why.to_owned()));
         }
     }
 

@@ -5,18 +5,20 @@ use std::{
     time::Duration,
 };
 
-use rustix::{process::Signal, termios::tcgetwinsize};
+use rustix::termios::tcgetwinsize;
 use tidelock::{
     Locks,
-    backend::{ClaimView, ClientId, LockView},
-    clock::Clock,
+    backend::{ClaimId, ClaimView, LockView},
 };
 
 use crate::{
+    clock::Moment,
+    exit::Exit,
     hold::Hold,
     output::{self, Trouble},
     plan::Ask,
     signals::Signals,
+    store::Store,
     values::Span,
 };
 
@@ -26,6 +28,9 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// When a log is told, once: a wait shorter than this is not worth a line.
 const LOGGED: Duration = Duration::from_secs(2);
 
+/// How long a store has to say how the line stands.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// How long a store has to hear that we leave the line.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -34,78 +39,134 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(crate) enum Waited {
     /// The lock, and the client that holds it.
     Got(Locks, Hold),
-    /// We were told to end.
-    Signal(Signal),
+    /// We were told to end, or did not get it in time.
+    Ended(Exit),
 }
 
-/// Waits for a lock as it is asked for, and says how it goes. Whoever does not get it is out of line.
-pub(crate) async fn acquire(
-    connect: impl Future<Output = Result<Locks, Trouble>>,
-    ask: &Ask,
-    signals: &mut Signals,
-) -> Result<Waited, Trouble> {
+/// Waits for a lock as it is asked for, and says how it goes. Leaves the queue if it does not get it.
+pub(crate) async fn acquire(store: &Store, ask: &Ask, signals: &mut Signals) -> Result<Waited, Trouble> {
+    let wait = Wait::new(ask);
     let locks = tokio::select! {
-        locks = connect => locks?,
-        signal = signals.next() => return Ok(Waited::Signal(signal)),
+        locks = wait.connect(store) => locks?,
+        signal = signals.next() => return Ok(Waited::Ended(Exit::Signal(signal.as_raw()))),
     };
+    if ask.detached {
+        Store::check_beyond_process(&locks)?;
+    }
     let got = tokio::select! {
-        got = get(&locks, ask) => got.map(Ok),
+        got = wait.get(&locks) => got.map(Ok),
         signal = signals.next() => Ok(Err(signal)),
     };
     if !matches!(got, Ok(Ok(_))) {
         // Others should not have to wait for our place to lapse.
         locks.shutdown(FAREWELL).await;
     }
-    Ok(match got? {
-        Ok(hold) => Waited::Got(locks, hold),
-        Err(signal) => Waited::Signal(signal),
-    })
-}
-
-async fn get(locks: &Locks, ask: &Ask) -> Result<Hold, Trouble> {
-    let got = tokio::select! {
-        biased;
-        got = Hold::acquire(locks, ask) => got?,
-        () = tell(locks, ask) => unreachable!("telling has no end"),
-    };
     match got {
-        Some(hold) => Ok(hold),
-        None => Err(Trouble::Busy(busy(locks, ask).await)),
+        Ok(Ok(hold)) => Ok(Waited::Got(locks, hold)),
+        Ok(Err(signal)) => Ok(Waited::Ended(Exit::Signal(signal.as_raw()))),
+        Err(trouble) if trouble.exit() == Exit::NotAcquired => {
+            if !ask.quiet {
+                output::complain(&trouble);
+            }
+            Ok(Waited::Ended(Exit::Busy(ask.busy_code)))
+        }
+        Err(trouble) => Err(trouble),
     }
 }
 
-async fn tell(locks: &Locks, ask: &Ask) {
-    if ask.quiet {
-        return std::future::pending().await;
+/// A wait that has begun.
+struct Wait<'a> {
+    ask: &'a Ask,
+    start: Moment,
+}
+
+impl<'a> Wait<'a> {
+    fn new(ask: &'a Ask) -> Self {
+        Self { ask, start: Moment::now() }
     }
-    let (clock, start) = (Clock::machine(), Clock::machine().now());
-    if !io::stderr().is_terminal() {
-        tokio::time::sleep(LOGGED).await;
-        let waited = clock.now().since(start);
-        output::complain(&line(&look(locks, ask).await, locks.client_id(), ask, waited));
-        return std::future::pending().await;
+
+    fn waited(&self) -> Duration {
+        Moment::now().since(self.start)
     }
-    // Erased when this future is dropped, whoever won.
-    let shown = Shown;
-    let mut pause = FIRST;
-    loop {
-        tokio::time::sleep(pause).await;
-        let views = look(locks, ask).await;
-        shown.update(&line(&views, locks.client_id(), ask, clock.now().since(start)));
-        pause = REFRESH;
+
+    /// Connects, with the patience that was asked for: a store that is down for a moment must not cost
+    /// a job its run.
+    async fn connect(&self, store: &Store) -> Result<Locks, Trouble> {
+        if self.ask.fail_fast || self.ask.wait == Some(Duration::ZERO) {
+            return store.connect().await;
+        }
+        let (mut shown, mut logged) = (None, false);
+        let tell = |error: &tidelock::Error| {
+            if self.ask.quiet {
+                return;
+            }
+            let text = line(&Err(error.to_string()), |_| false, self.ask, self.waited());
+            if io::stderr().is_terminal() {
+                shown.get_or_insert(Shown).update(&text);
+            } else if !logged && self.waited() >= LOGGED {
+                logged = true;
+                output::complain(&text);
+            }
+        };
+        store.connect_within(self.ask.wait.unwrap_or(Duration::MAX), tell).await
+    }
+
+    async fn get(&self, locks: &Locks) -> Result<Hold, Trouble> {
+        // What connecting took is gone, but for a moment: a lock that is free is taken.
+        let left = |limit: Duration| match limit {
+            Duration::ZERO => limit,
+            limit => limit.saturating_sub(self.waited()).max(Duration::from_millis(1)),
+        };
+        let got = tokio::select! {
+            biased;
+            got = Hold::acquire(locks, self.ask, self.ask.wait.map(left)) => got?,
+            () = self.tell(locks) => unreachable!("telling has no end"),
+        };
+        match got {
+            Some(hold) => Ok(hold),
+            None => Err(Trouble::Busy(busy(locks, self.ask).await)),
+        }
+    }
+
+    async fn tell(&self, locks: &Locks) {
+        if self.ask.quiet {
+            return std::future::pending().await;
+        }
+        let line = |views| line(&views, |claim| locks.is_own(claim), self.ask, self.waited());
+        if !io::stderr().is_terminal() {
+            tokio::time::sleep(LOGGED.saturating_sub(self.waited())).await;
+            output::complain(&line(look(locks, self.ask).await));
+            return std::future::pending().await;
+        }
+        let shown = Shown;
+        let mut pause = FIRST;
+        loop {
+            tokio::time::sleep(pause).await;
+            shown.update(&line(look(locks, self.ask).await));
+            pause = REFRESH;
+        }
     }
 }
 
-async fn look(locks: &Locks, ask: &Ask) -> Vec<LockView> {
+/// What is in line, or why nobody knows. The wait goes on in any case.
+async fn look(locks: &Locks, ask: &Ask) -> Result<Vec<LockView>, String> {
     let names: Vec<_> = ask.names.iter().map(|name| name.as_str()).collect();
-    // The wait goes on whether or not there is something to tell about it.
-    locks.look(&names).await.unwrap_or_default()
+    match tokio::time::timeout(LOOK, locks.look(&names)).await {
+        Ok(looked) => looked.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{} does not answer", locks.abilities().store)),
+    }
 }
 
 /// How the wait goes, in one line.
-fn line(views: &[LockView], client: ClientId, ask: &Ask, waited: Duration) -> String {
+fn line(
+    views: &Result<Vec<LockView>, String>,
+    is_own: impl Fn(ClaimId) -> bool,
+    ask: &Ask,
+    waited: Duration,
+) -> String {
     // Of several names, the one in whose line we stand.
-    let place = views.iter().find_map(|view| Some((view, place(view, client)?)));
+    let seen = views.as_deref().unwrap_or_default();
+    let place = seen.iter().find_map(|view| Some((view, place(view, &is_own)?)));
     let name = place.map_or(ask.names[0].as_str(), |(view, _)| view.name.as_str());
     let mut text = format!("waiting for lock {name:?} for {}", Span(waited));
     if let Some((view, place)) = place {
@@ -113,13 +174,15 @@ fn line(views: &[LockView], client: ClientId, ask: &Ask, waited: Duration) -> St
         if let Some(holder) = held_by(view) {
             text.push_str(&format!(", held by {holder}"));
         }
+    } else if let Err(why) = views {
+        text.push_str(&format!(": {why}"));
     }
     text
 }
 
 /// The place of a client in line, from 1.
-fn place(view: &LockView, client: ClientId) -> Option<usize> {
-    view.waiters.iter().position(|waiter| waiter.id.client() == client).map(|index| index + 1)
+fn place(view: &LockView, is_own: impl Fn(ClaimId) -> bool) -> Option<usize> {
+    view.waiters.iter().position(|waiter| is_own(waiter.id)).map(|index| index + 1)
 }
 
 /// Who holds a lock and for how long: the first of them, and how many more.
@@ -133,7 +196,7 @@ fn held_by(view: &LockView) -> Option<String> {
 }
 
 async fn busy(locks: &Locks, ask: &Ask) -> String {
-    let views = look(locks, ask).await;
+    let views = look(locks, ask).await.unwrap_or_default();
     let store = locks.abilities().store;
     match views.iter().find_map(|view| Some((&view.name, held_by(view)?))) {
         Some((name, holder)) => format!("lock {name:?} on {store} is taken; held by {holder}"),
@@ -149,8 +212,8 @@ impl Shown {
         let width = tcgetwinsize(io::stderr()).map_or(80, |size| usize::from(size.ws_col));
         // A line that wraps could not be erased; one column stays free for the cursor.
         let width = if width == 0 { 79 } else { width - 1 };
-        let text: String = format!("tidelock: {}", output::clean(text)).chars().take(width).collect();
-        let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
+        let text = format!("tidelock: {}", output::clean(text));
+        let _ = io::stderr().write_all(format!("\r{}\x1b[K", output::fit(&text, width)).as_bytes());
     }
 }
 
@@ -164,7 +227,7 @@ impl Drop for Shown {
 mod tests {
     use tidelock::{
         Name,
-        backend::{Claim, ClaimId, Share},
+        backend::{Claim, ClientId, Share},
     };
 
     use super::*;
@@ -175,20 +238,12 @@ mod tests {
         let name = Name::new("job").unwrap();
         let mut view = LockView::new(name.clone(), None, 1);
         for client in clients {
-            let claim = Claim {
-                id: ClaimId::new(client, 1),
-                name: name.clone(),
-                share: Share::Exclusive,
-                owner: None,
-                ttl: Duration::from_secs(30),
-                label: "worker".into(),
-                detached: false,
-                writes: false,
-                auto_renew: true,
-            };
+            let claim =
+                Claim::new(ClaimId::new(client, 1), name.clone(), Share::Exclusive, Duration::from_secs(30))
+                    .label("worker");
             view.waiters.push(ClaimView::new(&claim, None, Duration::ZERO, Duration::ZERO));
         }
-        assert_eq!(clients.map(|client| place(&view, client)), [1, 2, 3].map(Some));
-        assert_eq!(place(&view, ClientId::from_u64(4)), None);
+        assert_eq!(clients.map(|client| place(&view, |claim| claim.client() == client)), [1, 2, 3].map(Some));
+        assert_eq!(place(&view, |claim| claim.client() == ClientId::from_u64(4)), None);
     }
 }

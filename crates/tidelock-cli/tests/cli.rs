@@ -38,6 +38,24 @@ fn stores_prints_the_same_as_json() {
 }
 
 #[test]
+fn stores_lists_the_options_of_urls() {
+    let listed = output(&["stores", "--options"]);
+    assert_eq!((listed.status.code(), stderr(&listed).as_str()), (Some(0), ""));
+    let text = stdout(&listed);
+    for line in
+        ["memory", "  no options", "redis", "  longest_ttl_ms  the longest ttl that any client may ask for"]
+    {
+        assert!(text.lines().any(|found| found.starts_with(line)), "{line:?} in {text}");
+    }
+    let stores = common::json(&["stores", "--options", "--json"]);
+    let option = |store: usize, option: usize| &stores[store]["options"][option];
+    assert_eq!(option(0, 0)["name"], "allow");
+    assert_eq!((&option(2, 0)["name"], &option(2, 0)["default"]), (&"prefix".into(), &"tidelock:".into()));
+    assert_eq!(stores[1]["options"].as_array().map(Vec::len), Some(0));
+    assert!(output(&["stores", "--json"]).stdout.windows(9).all(|part| part != b"\"options\""));
+}
+
+#[test]
 fn the_version_is_that_of_the_package() {
     let output = output(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
@@ -128,6 +146,55 @@ fn ls_and_show_say_that_nothing_is_held() {
 }
 
 #[test]
+fn show_of_a_free_lock_exits_with_1() {
+    for args in [&["show", "job", "--url", "memory:"][..], &["show", "job", "--json", "--url", "memory:"]] {
+        let shown = output(args);
+        assert_eq!((shown.status.code(), stderr(&shown).as_str()), (Some(1), ""));
+    }
+}
+
+#[test]
+fn options_of_the_store_and_json_may_stand_before_the_verb() {
+    let store = common::Store::new();
+    let (url, elsewhere) = (store.url(), common::Store::new().url());
+    assert!(output(&["--url", &url, "acquire", "job"]).status.success());
+    for args in [
+        &["--url", &url, "ls"][..],
+        &["--url", &elsewhere, "ls", "--url", &url],
+        &["--url", &url, "show", "job"],
+        &["--url", &url, "run", "other", "--", "sh", "-c", "echo $TIDELOCK_URL job"],
+    ] {
+        let listed = output(args);
+        assert_eq!((listed.status.code(), stderr(&listed).as_str()), (Some(0), ""), "{args:?}");
+        assert!(stdout(&listed).contains("job"), "{args:?}: {}", stdout(&listed));
+    }
+    let listed = common::json(&["--json", "--url", &url, "ls"]);
+    assert_eq!(listed[0]["name"], "job");
+    for (args, says) in [
+        (&["--url", "memory:", "stores"][..], "tidelock stores uses no store"),
+        (&["--url-file", "x", "completions", "bash"], "tidelock completions uses no store"),
+        (&["--json", "run", "job", "--", "true"], "tidelock run prints no JSON"),
+        (&["--json", "man"], "tidelock man prints no JSON"),
+    ] {
+        let refused = output(args);
+        assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(125), ""), "{args:?}");
+        assert!(stderr(&refused).contains(says), "{}", stderr(&refused));
+    }
+}
+
+#[test]
+fn a_flag_is_explained_in_one_line() {
+    for verb in ["run", "acquire", "renew", "release", "ls", "show", "break", "doctor", "stores"] {
+        let help = tidelock([verb, "-h"]).env("COLUMNS", "80").output().expect("runs");
+        let help = stdout(&help);
+        let options = help.split("Options:\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+        for line in options.expect("options").lines() {
+            assert!(line.trim_start().starts_with('-'), "{verb}: {line:?} goes on");
+        }
+    }
+}
+
+#[test]
 fn break_says_when_there_is_nothing_to_break() {
     let output = output(&["break", "job", "--reason", "stuck", "--url", "memory:"]);
     assert_eq!(output.status.code(), Some(1));
@@ -178,7 +245,7 @@ fn schema_prints_what_an_administrator_loads() {
     assert!(stdout(&printed).starts_with("#!lua name=tidelock_"), "{}", stdout(&printed));
     let printed = output(&["schema", "--print", "postgres"]);
     assert_eq!(printed.status.code(), Some(0));
-    assert!(stdout(&printed).contains("CREATE SCHEMA IF NOT EXISTS tidelock;"), "{}", stdout(&printed));
+    assert!(stdout(&printed).contains("CREATE SCHEMA tidelock;"), "{}", stdout(&printed));
     for (args, says) in [
         (&["schema", "--print", "file"][..], "\"file\" needs no schema"),
         (&["schema", "--print", "oracle"], "no store \"oracle\""),

@@ -27,14 +27,14 @@ fn without_a_url_all_processes_of_a_user_share_a_store() {
     let home = tempfile::tempdir().expect("a directory");
     let in_home = |args: &[&str]| {
         let mut command = tidelock(args);
-        command.env("HOME", home.path());
+        command.env("TIDELOCK_DIR", home.path());
         command
     };
     let mut first = Running::of(in_home(&["run", "job", "--", "sh", "-c", HOLD]));
     assert_ne!(first.line(), "");
-    // From another directory, and with a variable that is there but says nothing.
+    // From another directory, with another home, and with a variable that is there but says nothing.
     let mut second = in_home(&["run", "job", "--wait", "0", "--", "true"]);
-    let second = second.current_dir("/").env("TIDELOCK_URL", "").output().expect("runs");
+    let second = second.current_dir("/").env("HOME", "/").env("TIDELOCK_URL", "").output().expect("runs");
     assert_eq!(second.status.code(), Some(124), "{}", stderr(&second));
 }
 
@@ -90,7 +90,34 @@ fn a_log_is_told_once_that_the_wait_is_long() {
     assert!(lines[0].starts_with("tidelock: waiting for lock \"job\" for 2"), "{text}");
     assert!(lines[0].contains(": place 1 of 1 in line, held by worker-7 for "), "{text}");
     let quiet = output(&["run", "job", "-q", "--url", &store.url(), "--wait", "2.2s", "--", "true"]);
-    assert_eq!(stderr(&quiet).lines().count(), 1, "{}", stderr(&quiet));
+    assert_eq!((quiet.status.code(), stderr(&quiet).as_str()), (Some(124), ""));
+}
+
+#[test]
+fn flags_of_flock_mean_what_they_mean_there() {
+    let store = Store::new();
+    let mut first = store.run(&["job"], HOLD);
+    first.line();
+    let refused = |args: &[&str]| {
+        let refused = store.output(&[&["run", "job"], args, &["--", "true"]].concat());
+        (refused.status.code(), stderr(&refused).lines().count())
+    };
+    assert_eq!(refused(&["-n"]), (Some(124), 1));
+    assert_eq!(refused(&["--try"]), (Some(124), 1));
+    assert_eq!(refused(&["-w", "100ms"]), (Some(124), 1));
+    assert_eq!(refused(&["-n", "-q"]), (Some(124), 0));
+    assert_eq!(refused(&["-w", "0.1", "-q"]), (Some(124), 0));
+    for code in [0, 1, 7, 255] {
+        assert_eq!(refused(&["-nq", "-E", &code.to_string()]), (Some(code), 0));
+        assert_eq!(refused(&["-w", "100ms", "--busy-code", &code.to_string()]), (Some(code), 1));
+        let ticket = store.output(&["acquire", "job", "-n", "-E", &code.to_string()]);
+        assert_eq!((ticket.status.code(), stdout(&ticket).as_str()), (Some(code), ""));
+    }
+    // The code is for a lock that is taken, and for nothing else.
+    let other = |args: &[&str]| store.output(&[&["run", "other", "-nq", "-E", "9"], args].concat());
+    assert_eq!(other(&["--", "sh", "-c", "exit 124"]).status.code(), Some(124));
+    let broken = other(&["--url", "file:/dev/null/x", "--", "true"]);
+    assert_eq!((broken.status.code(), stderr(&broken).lines().count()), (Some(125), 1));
 }
 
 #[test]
@@ -203,7 +230,7 @@ fn ls_and_show_tell_who_holds_and_who_waits() {
         (&shown["holders"][0]["label"], &shown["holders"][0]["owner"]),
         (&"worker-7".into(), &"me".into())
     );
-    assert_eq!(shown["waiters"][0]["epoch"], serde_json::Value::Null);
+    assert_eq!(shown["waiters"][0]["token"], serde_json::Value::Null);
 }
 
 #[test]

@@ -192,10 +192,67 @@ fn a_killed_tidelock_takes_along_what_the_command_started() {
     let script = "trap '' HUP TERM INT; sh -c 'echo $$; while :; do sleep 0.01; done'; true";
     let mut running = Running::start(&MEMORY, script);
     let pid = running.line().parse().expect("a process id");
-    // Whoever watches is started right after the command.
-    until("it is watched", || watchers(running.id()) == 1);
     running.signal(Signal::KILL);
     until("all of the group is gone", || !runs(pid));
+}
+
+/// A shell that starts a daemon as daemons start: a fork, a session of its own, another fork. Prints its id.
+const DAEMON: &str = "setsid sh -c '(trap \"\" HUP TERM INT; exec >/dev/null 2>&1 <&1; while :; do sleep 0.01; done) & echo $!'";
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_killed_tidelock_takes_along_what_left_the_session_of_the_command() {
+    let mut running = Running::start(&MEMORY, &format!("{DAEMON}; while :; do sleep 0.01; done"));
+    let pid = running.line().parse().expect("a process id");
+    assert!(runs(pid));
+    running.signal(Signal::KILL);
+    until("the daemon is gone", || !runs(pid));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_left_the_session_of_the_command_is_stopped_after_a_loss_too() {
+    let args = ["job", "--url", "memory:", "--ttl", "50ms", "--kill-after", "200ms"];
+    let mut running = Running::start(&args, &format!("{DAEMON}; while :; do sleep 0.01; done"));
+    let pid = running.line().parse().expect("a process id");
+    pause_past_the_ttl(&running);
+    assert_eq!(running.end().0, Some(123));
+    until("the daemon is gone", || !runs(pid));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_daemon_that_outlives_its_command_stays() {
+    let mut running = Running::start(&MEMORY, DAEMON);
+    let pid: u32 = running.line().parse().expect("a process id");
+    assert_eq!(running.end().0, Some(0));
+    assert!(runs(pid));
+    kill(pid, Signal::KILL);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_supervisor_that_ends_all_processes_gently_lets_the_command_end_as_it_likes() {
+    let mut running =
+        Running::start(&MEMORY, "trap 'echo told; exit 9' TERM; echo up; while :; do sleep 0.01; done");
+    assert_eq!(running.line(), "up");
+    for child in children(running.id()) {
+        kill(child, Signal::TERM);
+    }
+    running.signal(Signal::TERM);
+    let (code, out, complaints) = running.end();
+    assert_eq!((code, out.as_str()), (Some(9), "told\n"), "{complaints}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_command_does_not_outlive_a_watcher_that_was_killed() {
+    let mut running = Running::start(&MEMORY, "echo $$; while :; do sleep 0.01; done");
+    let pid = running.line().parse().expect("a process id");
+    children(running.id()).into_iter().for_each(|child| kill(child, Signal::KILL));
+    let (code, _, complaints) = running.end();
+    assert_eq!(code, Some(125), "{complaints}");
+    until("the command is gone", || !runs(pid));
 }
 
 #[test]
@@ -214,12 +271,10 @@ fn what_the_command_left_behind_on_purpose_stays() {
     until("it ends when it is told", || !runs(pid));
 }
 
-/// How many processes watch over the command of a tidelock.
-fn watchers(parent: u32) -> usize {
+/// The children of a process.
+fn children(parent: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
-    let children = children.unwrap_or_default();
-    let words = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    children.split_whitespace().filter(|pid| words(pid).contains("__watch")).count()
+    children.unwrap_or_default().split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 #[test]
@@ -247,12 +302,22 @@ fn bad_input_gets_one_sentence_and_125() {
         (&["run", "a", "--ttl", "0", "--", "true"], "too short"),
         (&["run", "a", "--ttl", "2d", "--", "true"], "too long"),
         (&["run", "a", "--ttl", "soon", "--", "true"], "250ms"),
-        (&["run", "a", "--wait", "-1", "--", "true"], "-1"),
+        (&["run", "a", "--wait", "-1", "--", "true"], "'-1' for '--wait <TIME>': a time is not negative"),
+        (&["run", "a", "--wait", "-1s", "--", "true"], "'-1s' for '--wait <TIME>': a time is not negative"),
+        (&["run", "a", "--ttl", "-1s", "--", "true"], "not negative"),
+        (&["run", "a", "--wait", "30s1m", "--", "true"], "1m30s"),
+        (&["run", "a", "--wait", "--", "true"], "the option before -- needs a value"),
+        (&["run", "a", "--wait", "1s", "-n", "--", "true"], "cannot be used"),
+        (&["run", "a", "-E", "256", "--", "true"], "0..=255"),
+        (&["run", "a", "-E", "-1", "--", "true"], "-1"),
+        (&["run", "a", "--name", "b", "--", "true"], "cannot be used"),
+        (&["run", "--name", "", "--", "true"], "empty"),
         (&["run", "a", "--wait", "", "--", "true"], "--wait"),
         (&["run", "a", "--kill-after", "9999999999d", "--", "true"], "too long"),
         (&["run", "a", "--permits", "0/5", "--", "true"], "1 to 5"),
         (&["run", "a", "--permits", "6/5", "--", "true"], "1 to 5"),
-        (&["run", "a", "--permits", "0/0", "--", "true"], "permits"),
+        (&["run", "a", "--permits", "0/0", "--", "true"], "has at least 1"),
+        (&["run", "a", "--permits", "-1/5", "--", "true"], "two whole numbers"),
         (&["run", "a", "--permits", "x", "--", "true"], "2/5"),
         (&["run", "a", "--permits", "1/2", "--shared", "--", "true"], "cannot be used"),
         (&["run", "a", "--lock", "b", "--shared", "--", "true"], "cannot be used"),
@@ -278,6 +343,10 @@ fn bad_input_gets_one_sentence_and_125() {
         (&["show", ""], "empty"),
         (&["show"], "<NAME>"),
         (&["break", "a"], "--reason"),
+        (&["break", "--reason", "x"], "<NAME>"),
+        (&["break", "a", "--prefix", "b", "--reason", "x"], "cannot be used"),
+        (&["break", "--prefix", "", "--reason", "x"], "the prefix is empty"),
+        (&["break", "--older-than", "-1h", "--reason", "x"], "not negative"),
         (&["break", "a", "--reason", " "], "reason"),
         (&["break", "a", "--reason", &long], "513 bytes"),
         (&["break", "a", "--reason", "a\nb"], "one line"),
@@ -291,6 +360,14 @@ fn bad_input_gets_one_sentence_and_125() {
         assert!(text.starts_with("tidelock: ") && text.contains(says), "{args:?}: {text}");
         assert_eq!((text.lines().count(), stdout(&output).as_str()), (1, ""), "{args:?}: {text}");
     }
+}
+
+#[test]
+fn a_name_may_begin_with_a_dash_after_its_option() {
+    let script = "echo \"$TIDELOCK_NAMES\"";
+    let args = ["run", "--name", "-x", "--lock", "--url", "--url", "memory:", "--", "sh", "-c", script];
+    let output = output(&args);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("-x\n--url\n", ""));
 }
 
 #[test]

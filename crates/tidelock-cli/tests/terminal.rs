@@ -44,8 +44,12 @@ impl Terminal {
         tcsetwinsize(&keys, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).expect("a size");
         let child = Command::new("setsid")
             .args(["--ctty", "--wait"])
+            // The tests may have been started with signals ignored, as by nohup.
+            .args(["env", "--default-signal"])
             .args(program)
             .env_remove("TIDELOCK_URL")
+            .env_remove("TIDELOCK_URL_FILE")
+            .env_remove("TIDELOCK_URL_WITHHELD")
             .env("PS1", "> ")
             .env("LC_ALL", "C")
             .stdin(open())
@@ -58,7 +62,7 @@ impl Terminal {
         let (mut eyes, seen) = (keys.try_clone().expect("a copy"), Arc::clone(&screen));
         let reader = std::thread::spawn(move || {
             let mut some = [0; 4096];
-            // The end of the last process on a terminal is an error to whoever reads it.
+            // The end of the last process on a terminal is an error to its reader.
             while let Ok(n @ 1..) = eyes.read(&mut some) {
                 seen.lock().expect("no panic").push_str(&String::from_utf8_lossy(&some[..n]));
             }
@@ -298,4 +302,43 @@ fn ctrl_c_ends_the_wait_and_leaves_the_line() {
     assert_eq!(terminal.code(), Some(130));
     assert_eq!(store.waiters("job"), 0);
     assert!(!terminal.screen().contains("never"));
+}
+
+#[test]
+fn a_line_tells_that_the_store_is_not_reachable_and_ctrl_c_ends_the_wait() {
+    // A port that nobody listens at.
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let url = format!("redis://127.0.0.1:{port}");
+    let mut terminal = Terminal::run(&[TIDELOCK, "run", "job", "--url", &url, "--", "true"]);
+    terminal.sees("waiting for lock \"job\" for ");
+    terminal.sees("redis is not reachable");
+    terminal.type_keys(CTRL_C);
+    assert_eq!(terminal.code(), Some(130));
+}
+
+#[test]
+fn break_lists_what_it_found_and_asks_whether_to_break_it() {
+    let store = Store::new();
+    let url = store.url();
+    for name in ["deploy/1", "deploy/2"] {
+        assert!(store.output(&["acquire", name, "--label", "ci"]).status.success());
+    }
+    let args = [TIDELOCK, "break", "--prefix", "deploy/", "--reason", "CI is gone", "--url", &url];
+    for answer in ["n\n", "\n", "yo\n", "\x04"] {
+        let mut terminal = Terminal::run(&args);
+        terminal.sees("break these 2 locks? [y/N] ");
+        let screen = terminal.screen();
+        assert!(screen.contains("deploy/1  ci ") && screen.contains("deploy/2  ci "), "{screen}");
+        terminal.type_keys(answer);
+        assert_eq!(terminal.code(), Some(1));
+        assert!(terminal.screen().contains("nothing was broken"), "{}", terminal.screen());
+        assert_eq!((store.holders("deploy/1"), store.holders("deploy/2")), (1, 1));
+    }
+    let mut terminal = Terminal::run(&args);
+    terminal.sees("[y/N] ");
+    terminal.type_keys("y\n");
+    assert_eq!(terminal.code(), Some(0));
+    terminal.sees("evicted ci from lock \"deploy/2\"");
+    assert_eq!((store.holders("deploy/1"), store.holders("deploy/2")), (0, 0));
 }

@@ -92,7 +92,7 @@ fn a_ticket_has_all_of_its_ttl_though_it_was_waited_for() {
     let mut waits = Running::of(store.tidelock(&["acquire", "job", "--ttl", "2s"]));
     until("some of the lease with which it waits is over", || {
         let lock = json(&["show", "job", "--json", "--url", &store.url()]);
-        lock["waiters"][0]["lapse_in_ms"].as_u64().is_some_and(|left| left < 1_700)
+        lock["waiters"][0]["expires_in_ms"].as_u64().is_some_and(|left| left < 1_700)
     });
     // After the wait began and before it ended, so that it lapses before the one that waited.
     acquire(&store, &["witness", "--ttl", "2s"]);
@@ -153,7 +153,7 @@ fn programs_are_told_all_about_a_ticket() {
         for key in ["name", "token", "ttl_ms", "store"] {
             assert_eq!(told[key], acquired[key], "{verb} {key}");
         }
-        assert!(told.get("ticket").is_none(), "whoever asks has it already: {told}");
+        assert!(told.get("ticket").is_none(), "the one that asks has it already: {told}");
     }
 }
 
@@ -269,7 +269,7 @@ fn a_ticket_that_cannot_be_printed_leaves_nothing_held() {
 }
 
 #[test]
-fn whoever_throws_the_ticket_away_holds_the_lock_until_its_ttl_is_over() {
+fn a_ticket_that_is_thrown_away_holds_the_lock_until_its_ttl_is_over() {
     let store = Store::new();
     let thrown = store.tidelock(&["acquire", "job"]).stdout(Stdio::null()).status().expect("runs");
     assert!(thrown.success());

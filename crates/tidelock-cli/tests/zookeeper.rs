@@ -45,7 +45,10 @@ fn commands_take_turns_and_a_break_tells_why() {
     let (code, out, complaints) = first.end();
     assert_eq!((code, out.as_str()), (Some(123), "told\n"));
     assert!(complaints.contains("it hangs since noon"), "{complaints}");
-    assert_ne!(second.line(), "");
+    let token = second.line();
+    assert_ne!(token, "");
+    assert!(stdout(&ensemble.output(&["ls"])).contains(&token));
+    assert!(stdout(&ensemble.output(&["show", "job"])).contains(&token));
     second.say("go on");
     assert_eq!(second.end().0, Some(0));
     let doctor = ensemble.output(&["doctor"]);

@@ -22,10 +22,9 @@ pub(crate) async fn run(args: args::Acquire) -> Result<Exit, Trouble> {
         ));
     }
     let mut signals = Signals::forwarded()?;
-    let connect = plan.store.connect_beyond_process();
-    let (locks, hold) = match waiting::acquire(connect, &plan.ask, &mut signals).await? {
+    let (locks, hold) = match waiting::acquire(&plan.store, &plan.ask, &mut signals).await? {
         Waited::Got(locks, hold) => (locks, hold),
-        Waited::Signal(signal) => return Ok(Exit::Signal(signal.as_raw())),
+        Waited::Ended(exit) => return Ok(exit),
     };
     let ticket = hold.leave_behind()?;
     let done = tokio::select! {

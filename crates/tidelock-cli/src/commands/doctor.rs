@@ -6,15 +6,15 @@ use serde::Serialize;
 use tidelock::{
     Locks,
     backend::{Abilities, TokenGrade},
-    clock::Clock,
 };
 
 use crate::{
     args::Doctor,
+    clock::Moment,
     commands::stores,
     exit::Exit,
     output::{self, Trouble},
-    plan::Store,
+    store::Store,
     values::Span,
 };
 
@@ -33,7 +33,9 @@ struct Findings {
     /// Acquire and release of a free lock.
     median_us: u64,
     slowest_us: u64,
-    /// What would make locks unsafe here: to be mended.
+    /// Whether there are no problems.
+    fit: bool,
+    /// Problems that make locks unsafe here.
     problems: Vec<String>,
     /// What is good to know.
     notes: Vec<String>,
@@ -55,32 +57,32 @@ pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
         abilities: stores::Row::new(&url, abilities),
         url,
         directory: store.directory(),
-        locks_in_use: locks.look(&[]).await?.len(),
+        locks_in_use: locks.look_all().await?.len(),
         median_us: micros(median),
         slowest_us: micros(slowest),
+        fit: problems.is_empty(),
         problems,
-        notes: notes(abilities, median),
+        notes: [locks.notes(), notes(abilities, median)].concat(),
     };
     if args.json {
         output::json(&findings)?;
     } else {
         output::text(&text(&findings, median, slowest))?;
     }
-    Ok(if findings.problems.is_empty() { Exit::Done } else { Exit::No })
+    Ok(if findings.fit { Exit::Done } else { Exit::No })
 }
 
 /// Takes and gives back a lock of its own: median and longest time, and whether tokens grew.
 async fn probe(locks: &Locks) -> Result<(Duration, Duration, bool), Trouble> {
     let name = format!("tidelock/doctor/{}", std::process::id());
     let mutex = locks.mutex(name).ttl(Duration::from_secs(10)).wait(Duration::from_secs(10));
-    let clock = Clock::machine();
     let (mut times, mut tokens) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let start = clock.now();
+        let start = Moment::now();
         let guard = mutex.lock().await?;
         tokens.push(guard.token());
         guard.release().await?;
-        times.push(clock.now().since(start));
+        times.push(Moment::now().since(start));
     }
     times.sort();
     let grows = tokens.windows(2).all(|pair| pair[0] < pair[1]);
@@ -123,7 +125,7 @@ fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
 }
 
 fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {
-    let Findings { url, directory, abilities, locks_in_use, problems, notes, .. } = findings;
+    let Findings { url, directory, abilities, locks_in_use, fit, problems, notes, .. } = findings;
     let mut text = abilities.describe();
     // Writing to a string does not fail.
     let _ = writeln!(text, "url         {url}");
@@ -138,7 +140,7 @@ fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {
     for problem in problems {
         let _ = writeln!(text, "problem: {problem}");
     }
-    text.push_str(if problems.is_empty() { "fit for locks\n" } else { "not fit for locks\n" });
+    text.push_str(if *fit { "fit for locks\n" } else { "not fit for locks\n" });
     text
 }
 

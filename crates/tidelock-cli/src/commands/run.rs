@@ -19,9 +19,9 @@ const RELEASE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
     let plan = Run::new(args)?;
     let mut signals = Signals::forwarded()?;
-    let hold = match waiting::acquire(plan.store.connect(), &plan.ask, &mut signals).await? {
+    let hold = match waiting::acquire(&plan.store, &plan.ask, &mut signals).await? {
         Waited::Got(_, hold) => hold,
-        Waited::Signal(signal) => return Ok(Exit::Signal(signal.as_raw())),
+        Waited::Ended(exit) => return Ok(exit),
     };
     let ended = child::run(&hold, &plan, &mut signals).await;
     // Whether the store hears of it does not change what the command did: its lease ends by itself.
@@ -39,7 +39,7 @@ pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
         (Ended::Done(_), Err(error)) if error.is_lost() => Err(error.into()),
         (Ended::Done(exit), Err(error)) => {
             // The command did its work under the lock, and its code is what counts.
-            output::complain(&error);
+            output::complain(&format!("{error}; the lock may stay taken until its ttl ends"));
             Ok(exit)
         }
         (Ended::Done(exit), Ok(())) => Ok(exit),

@@ -1,9 +1,6 @@
 //! `tidelock schema`: what an administrator has to load into a server.
 
-use tidelock::{
-    Locks,
-    backends::{mysql, postgres, redis::RedisConfig},
-};
+use tidelock::Locks;
 
 use crate::{
     args::Schema,
@@ -12,30 +9,50 @@ use crate::{
     output::{self, Trouble},
 };
 
-/// Those that have one.
-const HAVE: &str = "mysql, postgres and redis have a schema";
-
 /// Prints the schema of a store, and nothing else: it is piped into the server's own client.
 pub(crate) fn run(args: &Schema) -> Result<Exit, Trouble> {
-    output::text(&schema(&args.print)?)?;
+    output::text(&if args.stock { stock(&args.print) } else { schema(&args.print) }?)?;
     Ok(Exit::Done)
 }
 
 fn schema(store: &str) -> Result<String, Trouble> {
     // A URL names its store as well; the rest of it may be a password and is not shown.
-    let store = stores::store_of(store.split(':').next().unwrap_or_default());
-    match store {
-        "mysql" => return Ok(mysql::schema()),
-        "postgres" => return Ok(postgres::schema()),
-        "redis" => return Ok(RedisConfig::function_library()),
-        _ => {}
+    let found = stores::find(store);
+    if let Some(schema) = found.and_then(|store| store.schema()) {
+        return Ok(schema);
     }
-    let why = if Locks::schemes().contains(&store) {
-        format!("store {store:?} needs no schema: there is nothing to load; {HAVE}")
-    } else {
-        format!("there is no store {store:?}: tidelock stores lists those of this build; {HAVE}")
+    let why = match found {
+        Some(store) => format!("store {:?} needs no schema: there is nothing to load", store.name),
+        None => {
+            let name = store.split(':').next().unwrap_or_default();
+            format!("there is no store {name:?}: tidelock stores lists those of this build")
+        }
     };
-    Err(Trouble::Usage(why))
+    Err(Trouble::Usage(format!("{why}; {}", those_with_one())))
+}
+
+fn stock(store: &str) -> Result<String, Trouble> {
+    let needed = stores::find(store).and_then(|store| store.stock_schema());
+    match needed {
+        Some(schema) => Ok(schema),
+        // A mistake in the name is said as without the flag.
+        None => {
+            schema(store)?;
+            Err(Trouble::Usage("stock needs nothing besides in this store: leave --stock out".to_owned()))
+        }
+    }
+}
+
+/// The stores that have a schema, in a sentence.
+fn those_with_one() -> String {
+    let stores = Locks::stores().iter().filter(|store| store.schema().is_some());
+    let mut names: Vec<_> = stores.map(|store| store.name).collect();
+    names.sort_unstable();
+    match names.split_last() {
+        Some((last, [])) => format!("{last} has a schema"),
+        Some((last, others)) => format!("{} and {last} have a schema", others.join(", ")),
+        None => "no store of this build has one".to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -50,9 +67,17 @@ mod tests {
     }
 
     #[test]
+    fn redis_has_another_library_for_stock_and_databases_have_none() {
+        assert!(stock("redis").unwrap().starts_with("#!lua name=tidelock_stock_"));
+        assert!(!schema("redis").unwrap().contains("stock"));
+        assert!(stock("postgres").unwrap_err().to_string().contains("leave --stock out"));
+        assert!(stock("oracle").unwrap_err().to_string().contains("no store \"oracle\""));
+    }
+
+    #[test]
     fn postgres_has_tables_and_functions() {
         for store in ["postgres", "postgresql://me:secret@host/app"] {
-            assert!(schema(store).unwrap().contains("CREATE SCHEMA IF NOT EXISTS tidelock;"), "{store}");
+            assert!(schema(store).unwrap().contains("CREATE SCHEMA tidelock;"), "{store}");
         }
     }
 
@@ -72,6 +97,7 @@ mod tests {
             ("", "no store \"\""),
         ] {
             let text = schema(store).unwrap_err().to_string();
+            assert!(text.ends_with("; mysql, postgres and redis have a schema"), "{text}");
             assert!(text.contains(says) && !text.contains("secret"), "{text}");
         }
     }

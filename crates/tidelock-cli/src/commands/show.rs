@@ -1,32 +1,39 @@
 //! `tidelock show`: one lock, who holds it and who waits.
 
-use tidelock::backend::{ClaimView, LockView};
+use tidelock::{
+    Name,
+    backend::{ClaimView, LockView},
+};
 
 use crate::{
     args::Show,
     exit::Exit,
     output::{self, Trouble},
-    plan::Store,
+    store::Store,
     values::Span,
-    view::Lock,
 };
 
 /// Prints the line of one lock.
 pub(crate) async fn run(args: &Show) -> Result<Exit, Trouble> {
     let locks = Store::new(&args.store)?.connect().await?;
-    let views = locks.look(&[&args.name]).await?;
+    let name = args.which.name();
+    let views = locks.look([name]).await?;
     let view = views.first();
     if args.json {
-        output::json(&view.map_or_else(|| Lock::idle(&args.name), Lock::from))?;
+        match view {
+            Some(view) => output::json(view)?,
+            None => output::json(&LockView::new(Name::new(name)?, None, 0))?,
+        }
     } else {
         let store = locks.abilities().store;
         let text = match view {
-            None => format!("lock {:?} on {store} is free\n", args.name),
+            None => format!("lock {name:?} on {store} is free\n"),
             Some(view) => text(view, store),
         };
         output::text(&text)?;
     }
-    Ok(Exit::Done)
+    let is_held = view.is_some_and(|view| !view.holders.is_empty());
+    Ok(if is_held { Exit::Done } else { Exit::No })
 }
 
 fn text(view: &LockView, store: &str) -> String {
@@ -39,7 +46,7 @@ fn text(view: &LockView, store: &str) -> String {
     for (ahead, waiter) in view.waiters.iter().enumerate() {
         rows.push(row(format!("waits, place {}", ahead + 1), waiter));
     }
-    let table = output::table(["STATE", "WHO", "FOR", "AS", "OWNER", "EPOCH", "LAPSES IN"], &rows);
+    let table = output::table(["STATE", "WHO", "FOR", "AS", "OWNER", "TOKEN", "EXPIRES IN"], &rows);
     format!("lock {:?} on {store}: {holders}, {waiters} waiting\n{table}", view.name)
 }
 
@@ -50,7 +57,7 @@ fn row(state: String, claim: &ClaimView) -> [String; 7] {
         Span(claim.age).to_string(),
         claim.share.to_string(),
         claim.owner.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-        claim.epoch.map_or_else(|| "-".to_owned(), |epoch| epoch.to_string()),
+        claim.token().map_or_else(|| "-".to_owned(), |token| token.to_string()),
         Span(claim.lapse_in).to_string(),
     ]
 }

@@ -5,7 +5,8 @@ use std::{fmt::Write, time::Duration};
 use serde::Serialize;
 use tidelock::{
     Locks,
-    backend::{Abilities, TokenGrade},
+    backend::Abilities,
+    backends::{OptionDefault, Store, StoreOption},
 };
 
 use crate::{
@@ -14,9 +15,6 @@ use crate::{
     output::{self, Trouble},
     values::Span,
 };
-
-/// The schemes whose stores need no server, so that each can be asked what it can do.
-const EMBEDDED: &[&str] = &["file", "memory"];
 
 /// The headlines of a store's abilities.
 const HEAD: [&str; 8] = ["STORE", "URL", "TOKEN", "WAKES", "ORDER", "RE-ENTRY", "PERMITS", "MIN TTL"];
@@ -32,6 +30,24 @@ pub(crate) struct Row {
     /// Left out where only the server knows.
     #[serde(flatten)]
     can: Option<Can>,
+    /// The options of its URLs; left out unless they are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    options: Option<Vec<UrlOption>>,
+}
+
+/// An option of a URL, as programs read it.
+#[derive(Debug, Serialize)]
+struct UrlOption {
+    name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias: Option<&'static str>,
+    /// The value that an option has if it is left out; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default: Option<&'static str>,
+    /// What happens without the option, where no value says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otherwise: Option<String>,
+    meaning: String,
 }
 
 /// What a store can do, as programs read it.
@@ -46,22 +62,24 @@ struct Can {
     renew_batch: usize,
 }
 
-/// Prints a row per store.
+/// Prints a row per store, or the options of each.
 pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
+    if args.options && !args.json {
+        output::text(&Locks::stores().iter().map(|store| options(store)).collect::<String>())?;
+        return Ok(Exit::Done);
+    }
     let mut rows = Vec::new();
-    for schemes in Locks::schemes().chunk_by(|one, next| store_of(one) == store_of(next)) {
-        let store = store_of(schemes[0]);
-        let schemes = schemes.to_vec();
-        if !EMBEDDED.contains(&store) {
-            rows.push(Row::of_server(store, schemes));
-            continue;
-        }
-        let url = format!("{store}:");
-        match Locks::connect(&url).await {
-            Ok(locks) => rows.push(Row { schemes, ..Row::new(&url, locks.abilities()) }),
+    for store in Locks::stores() {
+        let mut row = match row(store).await {
+            Ok(row) => row,
             // One that does not work here is no reason to be silent about the others.
-            Err(error) => output::complain(&error),
-        }
+            Err(error) => {
+                output::complain(&error);
+                continue;
+            }
+        };
+        row.options = args.options.then(|| store.options.iter().map(UrlOption::new).collect());
+        rows.push(row);
     }
     if args.json {
         output::json(&rows)?;
@@ -71,18 +89,46 @@ pub(crate) async fn run(args: &Stores) -> Result<Exit, Trouble> {
     Ok(Exit::Done)
 }
 
-/// The store that a scheme leads to: `rediss+cluster` is another way to redis.
-pub(crate) fn store_of(scheme: &str) -> &str {
-    match scheme.split('+').next() {
-        Some("rediss") => "redis",
-        Some("redlocks") => "redlock",
-        Some("etcds") => "etcd",
-        Some("mariadb") => "mysql",
-        Some("postgresql") => "postgres",
-        Some("zk" | "zks" | "zookeepers") => "zookeeper",
-        Some(store) => store,
-        None => scheme,
+/// What is known of a store. Those without a server can be asked what they can do.
+async fn row(store: &Store) -> tidelock::Result<Row> {
+    let schemes = store.schemes.to_vec();
+    if store.needs_server {
+        return Ok(Row::of_server(store.name, schemes));
     }
+    let url = format!("{}:", store.name);
+    let locks = Locks::connect(&url).await?;
+    Ok(Row { schemes, ..Row::new(&url, locks.abilities()) })
+}
+
+/// The store with this name or scheme, or of this URL.
+pub(crate) fn find(text: &str) -> Option<&'static Store> {
+    let scheme = text.split(':').next().unwrap_or_default();
+    Locks::stores().iter().copied().find(|store| store.schemes.contains(&scheme))
+}
+
+/// The options of a store, for people.
+fn options(store: &Store) -> String {
+    let mut text = format!("{}\n", store.name);
+    let width = store.options.iter().map(|option| option.name.len()).max();
+    let Some(width) = width else { return text + "  no options\n" };
+    for option in store.options {
+        let default = match option.default {
+            OptionDefault::Value("") => "empty".to_owned(),
+            OptionDefault::Value(value) => value.to_owned(),
+            OptionDefault::Words(words) => plain(words),
+            _ => continue,
+        };
+        let alias = option.alias.map(|alias| format!("; also {alias}")).unwrap_or_default();
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {:width$}  {}{alias}", option.name, plain(option.meaning));
+        let _ = writeln!(text, "  {:width$}  default: {default}", "");
+    }
+    text
+}
+
+/// The text without marks for a page.
+fn plain(text: &str) -> String {
+    text.replace('`', "")
 }
 
 fn text(rows: &[Row]) -> String {
@@ -105,12 +151,7 @@ impl Row {
     /// What a store can do, and the URL to show for it.
     pub(crate) fn new(url: &str, abilities: &Abilities) -> Self {
         let can = Can {
-            token: match abilities.token {
-                TokenGrade::Process => "process",
-                TokenGrade::TimeAssisted => "time-assisted",
-                TokenGrade::SingleNode => "single-node",
-                TokenGrade::Consensus => "consensus",
-            },
+            token: abilities.token.as_str(),
             push: abilities.push,
             fair: abilities.fair,
             reentry: abilities.reentry,
@@ -118,12 +159,18 @@ impl Row {
             min_ttl_ms: u64::try_from(abilities.min_ttl.as_millis()).unwrap_or(u64::MAX),
             renew_batch: abilities.renew_batch,
         };
-        Self { store: abilities.store.to_owned(), url: url.to_owned(), schemes: Vec::new(), can: Some(can) }
+        Self {
+            store: abilities.store.to_owned(),
+            url: url.to_owned(),
+            schemes: Vec::new(),
+            can: Some(can),
+            options: None,
+        }
     }
 
     /// A store of which only the URL is known before its server is asked.
     fn of_server(store: &str, schemes: Vec<&'static str>) -> Self {
-        Self { store: store.to_owned(), url: format!("{store}://HOST"), schemes, can: None }
+        Self { store: store.to_owned(), url: format!("{store}://HOST"), schemes, can: None, options: None }
     }
 
     /// The row as people read it.
@@ -141,6 +188,17 @@ impl Row {
             let _ = writeln!(text, "{:10}  {cell}", head.to_lowercase());
         }
         text
+    }
+}
+
+impl UrlOption {
+    fn new(option: &StoreOption) -> Self {
+        let (default, otherwise) = match option.default {
+            OptionDefault::Value(value) => (Some(value), None),
+            OptionDefault::Words(words) => (None, Some(plain(words))),
+            _ => (None, None),
+        };
+        Self { name: option.name, alias: option.alias, default, otherwise, meaning: plain(option.meaning) }
     }
 }
 
@@ -180,11 +238,27 @@ mod tests {
     }
 
     #[test]
-    fn schemes_of_one_store_are_one_row() {
-        let stores: Vec<_> = Locks::schemes()
-            .chunk_by(|one, next| store_of(one) == store_of(next))
-            .map(|schemes| store_of(schemes[0]))
-            .collect();
-        assert_eq!(stores, ["file", "memory", "redis", "redlock", "etcd", "zookeeper", "postgres", "mysql"]);
+    fn a_store_is_found_by_its_name_its_schemes_and_its_urls() {
+        for (text, name) in [
+            ("redis", "redis"),
+            ("rediss+cluster", "redis"),
+            ("zk://me:secret@host", "zookeeper"),
+            ("mariadb:", "mysql"),
+            ("memory:tests", "memory"),
+        ] {
+            assert_eq!(find(text).map(|store| store.name), Some(name), "{text}");
+        }
+        assert!(find("oracle").is_none() && find("").is_none());
+    }
+
+    #[test]
+    fn options_are_listed_with_their_defaults_and_without_marks() {
+        let listed = options(find("redis").unwrap());
+        assert!(listed.starts_with("redis\n  prefix "), "{listed}");
+        assert!(listed.contains(" default: tidelock:\n") && !listed.contains('`'), "{listed}");
+        assert_eq!(options(find("memory").unwrap()), "memory\n  no options\n");
+        let json = serde_json::to_value(UrlOption::new(&find("postgres").unwrap().options[2])).unwrap();
+        assert_eq!((&json["name"], &json["alias"]), (&"ca".into(), &"sslrootcert".into()));
+        assert_eq!((&json["otherwise"], json.get("default")), (&"the system's authorities".into(), None));
     }
 }

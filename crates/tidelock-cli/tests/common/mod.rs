@@ -1,32 +1,35 @@
 //! The real binary, and ways to wait for what it does.
 
+#![allow(clippy::disallowed_methods, reason = "tests measure real time")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Read, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use tidelock::clock::Clock;
 
 /// Longer than anything here takes on a busy machine: it ends tests that would hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, without input, and with no store of the user who runs the tests.
 pub(crate) fn tidelock<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    // Whoever started the tests may ignore signals (nohup, a job in the background): tidelock would
+    // What started the tests may ignore signals (nohup, a job in the background): tidelock would
     // rightly do the same.
     let mut command = Command::new("env");
     command
         .args(["--default-signal", env!("CARGO_BIN_EXE_tidelock")])
         .args(args)
         .stdin(Stdio::null())
-        .env_remove("TIDELOCK_URL");
-    command.env("HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("XDG_STATE_HOME").env_remove("TIDELOCK_DIR");
+        .env_remove("TIDELOCK_URL")
+        .env_remove("TIDELOCK_URL_FILE")
+        .env_remove("TIDELOCK_URL_WITHHELD");
+    // The home of the user database counts otherwise, whatever HOME says.
+    command.env("TIDELOCK_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/locks"));
     command
 }
 
@@ -52,9 +55,9 @@ pub(crate) fn json(args: &[&str]) -> serde_json::Value {
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let (clock, start) = (Clock::machine(), Clock::machine().now());
+    let start = Instant::now();
     while !is() {
-        assert!(clock.now().since(start) < PATIENCE, "waited in vain until {what}");
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -15,13 +15,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tidelock::{
     Locks, Mutex,
-    clock::{Clock, Moment},
     stock::{Stock, Stocks},
 };
 use tokio::task::JoinSet;
 
 use super::way::Way;
-use crate::{exit::Exit, output::Trouble};
+use crate::{clock::Moment, exit::Exit, output::Trouble};
 
 /// The environment variable with the URLs, a line each: they may hold a password, which `ps` would show.
 pub(super) const URLS: &str = "TIDELOCK_DEMO_URLS";
@@ -148,16 +147,16 @@ async fn serve(work: &Work, till: Till, start: Moment) -> Result<Done, Trouble> 
     for task in 0..TASKS {
         let (work, till, next, sold) = (work.clone(), till.clone(), Arc::clone(&next), Arc::clone(&sold));
         tasks.spawn(async move {
-            let (clock, mut done, mut told) = (Clock::machine(), Done::default(), start);
+            let (mut done, mut told) = (Done::default(), start);
             loop {
                 let buyer = next.fetch_add(work.processes, Ordering::Relaxed);
                 if buyer >= work.buyers {
-                    done.seconds = clock.now().since(start).as_secs_f64();
+                    done.seconds = Moment::now().since(start).as_secs_f64();
                     return Ok::<_, Trouble>(done);
                 }
-                let came = clock.now();
+                let came = Moment::now();
                 let has_one = till.sell(&format!("buyer-{buyer}")).await?;
-                let now = clock.now();
+                let now = Moment::now();
                 done.waits.note(now.since(came));
                 done.served += 1;
                 if has_one {

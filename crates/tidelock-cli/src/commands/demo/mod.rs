@@ -14,10 +14,7 @@ use std::{
     sync::mpsc::{Receiver, channel},
 };
 
-use tidelock::{
-    clock::Clock,
-    stock::{Stock, Stocks},
-};
+use tidelock::stock::{Stock, Stocks};
 
 use self::{
     buyers::{Done, URLS, Work},
@@ -27,9 +24,10 @@ use self::{
 };
 use crate::{
     args::{Demos, FlashSale, Store as StoreArgs},
+    clock::Moment,
     exit::Exit,
     output::{self, Trouble},
-    plan::{self, Store},
+    store::{self, Store},
 };
 
 /// Runs a demonstration.
@@ -79,13 +77,15 @@ impl Shop {
     fn open(args: &FlashSale) -> Result<Self, Trouble> {
         let folder = Folder::new()?;
         let mut urls = args.url.clone();
-        if urls.is_empty() && std::env::var_os("TIDELOCK_URL").is_some_and(|url| !url.is_empty()) {
-            urls.push(Store::new(&StoreArgs { url: None })?.url().to_owned());
+        if urls.is_empty() {
+            let after = StoreArgs { url: None, url_file: args.url_file.clone() };
+            let named = Store::named(if after.is_empty() { &args.store } else { &after })?;
+            urls.extend(named.map(|store| store.url().to_owned()));
         }
         let shown = if urls.is_empty() {
             "files of this machine".to_owned()
         } else {
-            urls.iter().map(|url| plan::without_password(url)).collect::<Vec<_>>().join(", ")
+            urls.iter().map(|url| store::without_password(url)).collect::<Vec<_>>().join(", ")
         };
         if urls.iter().any(|url| url.starts_with("memory:")) {
             return Err(Trouble::Usage(
@@ -160,7 +160,7 @@ fn watch(
             "ready" => {
                 ready += 1;
                 if ready == buyers.len() {
-                    let start = Clock::machine().now().as_nanos();
+                    let start = Moment::now().as_nanos();
                     for buyer in &mut buyers {
                         buyer.tell(&format!("{start}\n"))?;
                     }
@@ -238,7 +238,7 @@ impl Folder {
     fn new() -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
 
-        let unique = Clock::machine().now().as_nanos();
+        let unique = Moment::now().as_nanos();
         let path = std::env::temp_dir().join(format!("tidelock-demo-{}-{unique:x}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))

@@ -6,9 +6,8 @@ use std::{
     time::Duration,
 };
 
-use tidelock::clock::{Clock, Moment};
-
 use super::way::Way;
+use crate::clock::Moment;
 
 /// How often the line is written: more often cannot be read.
 const EVERY: Duration = Duration::from_millis(50);
@@ -18,18 +17,17 @@ const WIDTH: u32 = 24;
 #[derive(Debug)]
 pub(super) struct Progress {
     watched: bool,
-    clock: Clock,
     last: Mutex<Moment>,
 }
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { watched: stderr().is_terminal(), clock: Clock::machine(), last: Mutex::default() }
+        Self { watched: stderr().is_terminal(), last: Mutex::default() }
     }
 
     pub(super) fn show(&self, way: Way, sold: u32, stock: u32, served: u32, buyers: u32) {
         let Ok(mut last) = self.last.lock() else { return };
-        let now = self.clock.now();
+        let now = Moment::now();
         if !self.watched || now.since(*last) < EVERY {
             return;
         }
