@@ -2,23 +2,40 @@
 //!
 //! A rule is a pure function over a tree of files, so that its tests can give it small trees.
 
+mod guarantees;
+mod metrics;
+mod pages;
+mod prose;
 mod source;
 mod stores;
 mod tree;
 
 use std::path::Path;
 
-pub(crate) use self::tree::Tree;
-use self::tree::{Finding, fenced_out};
-use crate::run;
+use self::tree::fenced_out;
+pub(crate) use self::tree::{Finding, Tree};
+use crate::{api, run};
 
 /// What is wrong in a tree.
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 const RULES: &[Rule] = &[
     stores::every_store_is_complete,
+    stores::every_line_has_a_folder,
+    stores::stores_are_named_in_their_folders,
     checklist_says_what_is_checked,
     translations_have_the_same_headings,
+    guarantees::faults_have_a_column_for_each_store,
+    guarantees::faults_are_numbered,
+    guarantees::faults_are_proven,
+    pages::every_page_is_compiled,
+    pages::pages_have_the_schemes,
+    pages::pages_have_the_options,
+    metrics::the_table_has_the_metrics,
+    metrics::pages_have_the_metrics,
+    prose::prose_wraps,
+    prose::pages_use_plain_words,
+    prose::code_uses_plain_words,
     source::files_are_short,
     source::silenced_lints_have_reasons,
     source::nothing_is_unfinished,
@@ -31,6 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<bool, String> {
     let tree = Tree::new(root);
     let mut findings: Vec<_> = RULES.iter().flat_map(|rule| rule(&tree)).collect();
     findings.extend(dependencies(root));
+    findings.extend(api::findings(root)?);
     for finding in &findings {
         println!("{finding}");
     }
@@ -78,7 +96,7 @@ fn checklist_says_what_is_checked(tree: &Tree) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Whoever reads the other language finds the same chapters.
+/// Readers of the other language find the same chapters.
 fn translations_have_the_same_headings(tree: &Tree) -> Vec<Finding> {
     let count = |file| fenced_out(&tree.read(file)).filter(|(_, line)| line.starts_with('#')).count();
     let (english, chinese) = (count("README.md"), count("README.zh-CN.md"));

@@ -1,12 +1,11 @@
-//! The project's own commands: `cargo xtask test`, `check`, `simulate`, `model` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model` and `bench`.
 
+mod api;
 mod bench;
 mod check;
 mod model;
-mod progress;
 mod run;
 mod simulate;
-mod table;
 mod test;
 
 use std::process::ExitCode;
@@ -26,22 +25,27 @@ enum Command {
     Test(test::Args),
     /// Verify what the compiler cannot see: that every store has all its parts, and that the tree keeps its rules
     Check,
+    Api(api::Args),
     Simulate(simulate::Args),
     Model(model::Args),
     Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
+    if let Some(rustdoc) = api::rustdoc() {
+        return rustdoc;
+    }
     let done = run::root().and_then(|root| match Args::parse().command {
         Command::Test(args) => test::run(&root, &args),
         Command::Check => check::run(&root),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Api(args) => api::run(&root, &args),
+        Command::Simulate(args) => simulate::run(&root, &args),
         Command::Model(args) => model::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,
-        // Whoever said no has said why.
+        // The command has said why.
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error}");

@@ -1,5 +1,5 @@
-//! `cargo xtask model`: the searches through the model of Redlock, in a program of their own, so that whoever only
-//! tests or measures need not build the checker.
+//! `cargo xtask model`: the searches through the model of Redlock, in a program of their own, so that tests
+//! and benchmarks do not build the checker.
 
 use std::{ffi::OsString, path::Path};
 

@@ -7,6 +7,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
+
 /// The folder of the workspace: the nearest one above that has this crate.
 pub(crate) fn root() -> Result<PathBuf, String> {
     let here = env::current_dir().map_err(|error| format!("the current folder cannot be read: {error}"))?;
@@ -43,13 +45,27 @@ pub(crate) fn stream(
         // Bytes, because a test may print what is not text, and that must not end the run.
         while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             see(String::from_utf8_lossy(&line).trim_end());
-            // Whoever reads us may have gone away; the count still matters for the exit code.
+            // The reader of our output may be gone; the count still matters for the exit code.
             let _ = out.write_all(&line).and_then(|()| out.flush());
             line.clear();
         }
     }
     let status = child.wait().map_err(|error| format!("{command:?} was lost: {error}"))?;
     Ok(status.success())
+}
+
+/// What cargo knows about the workspace.
+pub(crate) fn metadata(root: &Path) -> Result<Value, String> {
+    let output = cargo(root, &["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .map_err(|error| format!("cargo metadata cannot run: {error}"))?;
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata cannot be read: {error}"))
+}
+
+/// The folder that cargo builds in.
+pub(crate) fn target(metadata: &Value) -> Result<PathBuf, String> {
+    let folder = metadata["target_directory"].as_str().ok_or("cargo metadata names no target folder")?;
+    Ok(folder.into())
 }
 
 /// Whether a program is on the path.
