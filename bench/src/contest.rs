@@ -63,7 +63,7 @@ struct Effort {
     lease: Duration,
     /// How many locks are held.
     held: u64,
-    /// The lease of what is held, and how long that is watched: whoever renews does so every third of a lease.
+    /// The lease of what is held, and how long that is watched: a library that renews does so every third of a lease.
     held_lease: Duration,
     held_time: Duration,
     /// The lease where only memory counts: renewals of very many locks would be all that servers do.
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     for store in stores {
         let outcome = measure(store, &scenarios, args.peers, effort, &mut progress)?;
         if let Some(folder) = &args.write {
-            // After each: whoever stops a long run keeps what was measured.
+            // After each, so that a long run that is stopped keeps what was measured.
             let all = results::keep(&folder.join("results"), outcome.clone())?;
             report::write(folder, &all)?;
         }

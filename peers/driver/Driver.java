@@ -19,7 +19,7 @@ import java.util.concurrent.atomic.AtomicLong;
 /** What every peer in Java does: see ../README.md. A library gives its locks; this times them. */
 public final class Driver {
     private static final int WARM_UP = 300;
-    /** How long whoever holds many locks may give them back before it just ends, in nanoseconds. */
+    /** How long a holder of many locks may take to give them back before it just ends, in nanoseconds. */
     private static final long RELEASE_LIMIT = 2_000_000_000L;
 
     /** A lock that is taken and given back by one thread. */
@@ -51,12 +51,12 @@ public final class Driver {
 
     private final BufferedReader told = new BufferedReader(new InputStreamReader(System.in));
 
-    /** For how long whoever dies still holds. */
+    /** For how long a client that dies still holds. */
     public static long leaseMillis() {
         return Long.parseLong(System.getenv().getOrDefault("LEASE_MS", "30000"));
     }
 
-    /** Where whoever holds writes its number, and how often another one stood there in this turn. */
+    /** Where the holder writes its number, and how often another one stood there in this turn. */
     private static final FileChannel HANDS = hands();
     private static final AtomicLong HANDED = new AtomicLong();
 
@@ -164,7 +164,7 @@ public final class Driver {
             case "try": {
                 Lock held = library.lock(name);
                 held.lock();
-                // Other threads try: whoever holds might come in again.
+                // Other threads try: the holder might re-enter.
                 List<Callable<Long>> works = List.of(() -> {
                     long asked = System.nanoTime();
                     if (library.attempt(name)) {
@@ -172,7 +172,7 @@ public final class Driver {
                     }
                     return System.nanoTime() - asked;
                 });
-                // Whoever cannot try says so before it is ready.
+                // A library that cannot try says so before it is ready.
                 turn(works, 0);
                 timed(works, Long.parseLong(args[3]));
                 held.unlock();

@@ -17,7 +17,7 @@ import (
 
 const (
 	warmUp = 50
-	// How long whoever holds many locks may give them back before it just ends.
+	// How long a holder of many locks may take to give them back before it just ends.
 	releaseLimit = 2 * time.Second
 )
 
@@ -51,7 +51,7 @@ func number(index int) int {
 	return number
 }
 
-// hands is where whoever holds writes its number; handed is how often another one stood there in this turn.
+// hands is where the holder writes its number; handed is how often another one stood there in this turn.
 var (
 	hands  *os.File
 	handed atomic.Int64
@@ -138,7 +138,7 @@ func answer(what any) {
 	check(json.NewEncoder(os.Stdout).Encode(what))
 }
 
-// lease is for how long whoever dies still holds.
+// lease is for how long a client that dies still holds.
 func lease() time.Duration {
 	if millis, err := strconv.Atoi(os.Getenv("LEASE_MS")); err == nil {
 		return time.Duration(millis) * time.Millisecond

@@ -3,12 +3,12 @@ import { openSync, readSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const WARM_UP = 50;
-/** How long whoever holds many locks may give them back before it just ends, in milliseconds. */
+/** How long a holder of many locks may take to give them back before it just ends, in milliseconds. */
 const RELEASE_LIMIT = 2_000;
 const now = () => process.hrtime.bigint();
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
-/** For how long whoever dies still holds, in milliseconds. */
+/** For how long a client that dies still holds, in milliseconds. */
 export const lease = Number(process.env.LEASE_MS ?? 30_000);
 
 /** Each line that is read is a turn. */
@@ -17,7 +17,7 @@ const turns = async (turn) => {
   for await (const _ of lines) console.log(await turn());
 };
 
-/** Where whoever holds writes its number, and how often another one stood there in this turn. */
+/** Where the holder writes its number, and how often another one stood there in this turn. */
 const hands = process.env.HANDS ? openSync(process.env.HANDS, "r+") : undefined;
 let handed = 0;
 const note = () => {

@@ -9,17 +9,17 @@ import time
 import traceback
 
 WARM_UP = 50
-# How long whoever holds many locks may give them back before it just ends, in seconds.
+# How long a holder of many locks may take to give them back before it just ends, in seconds.
 RELEASE_LIMIT = 2
 
 
 def lease():
-    """For how long whoever dies still holds, in seconds."""
+    """For how long a client that dies still holds, in seconds."""
     return int(os.environ.get("LEASE_MS", 30_000)) / 1_000
 
 
 class Hands:
-    """Where whoever holds writes its number, and how often another one stood there in this turn."""
+    """Where the holder writes its number, and how often another one stood there in this turn."""
 
     def __init__(self):
         path = os.environ.get("HANDS")
@@ -66,7 +66,7 @@ def timed(works, millis):
         try:
             while not over(begin):
                 waited = work(lambda: over(begin))
-                # Whoever had nothing when the time was over has waited for nothing.
+                # A task that had nothing when the time ended has waited for nothing.
                 if waited is not None:
                     waits.append(waited)
         except Exception:

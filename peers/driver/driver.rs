@@ -24,7 +24,7 @@ use tokio::{
 const WARM_UP: usize = 50;
 /// What ends a program whose library has no such thing.
 const NO_SUCH_THING: i32 = 3;
-/// How long whoever holds many locks may give them back before it just ends.
+/// How long a holder of many locks may take to give them back before it just ends.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
 pub type Answer<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -91,7 +91,7 @@ pub trait Library: Sized + Send + Sync + 'static {
     async fn close(self) {}
 }
 
-/// For how long whoever dies still holds.
+/// For how long a client that dies still holds.
 #[allow(dead_code, reason = "some locks end with their connection")]
 pub fn lease() -> Duration {
     let millis = std::env::var("LEASE_MS").ok().and_then(|millis| millis.parse().ok());
@@ -147,7 +147,7 @@ async fn drive<L: Library>(words: &[&str]) -> Answer {
     Ok(())
 }
 
-/// Where whoever holds writes its number, and how often another one stood there in this turn.
+/// Where the holder writes its number, and how often another one stood there in this turn.
 static HANDS: LazyLock<Option<File>> = LazyLock::new(|| {
     let path = std::env::var_os("HANDS")?;
     OpenOptions::new().read(true).write(true).open(path).ok()
@@ -217,7 +217,7 @@ async fn tries<L: Library>(library: &L, name: &str, millis: usize) -> Answer {
     let limit = Duration::from_millis(millis as u64);
     let mut held = library.lock(name).await?;
     held.lock().await?;
-    // Whoever cannot try says so before it is ready.
+    // A library that cannot try says so before it is ready.
     library.attempt(name).await?;
     turns(async || {
         let (start, mut waits) = (Instant::now(), Vec::new());

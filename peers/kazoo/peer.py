@@ -19,7 +19,7 @@ def lock_of(client, path, kind):
 
 
 def contend(lock, witness, times):
-    """Whoever holds makes a file that must not be there, and removes it."""
+    """The holder makes a file that must not be there, and removes it."""
     say("ready")
     sys.stdin.readline()
     overlaps = 0

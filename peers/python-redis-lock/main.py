@@ -1,4 +1,4 @@
-"""python-redis-lock, which wakes whoever waits by a list."""
+"""python-redis-lock, which wakes waiters by a list."""
 
 import logging
 import math

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use tidelock::clock::Clock;
+use tidelock::testing::Clock;
 
 use super::{
     Effort,

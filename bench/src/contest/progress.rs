@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
-use tidelock::clock::{Clock, Moment};
+use tidelock::{line::Moment, testing::Clock};
 
 const WIDTH: usize = 24;
 

@@ -58,7 +58,7 @@ pub(super) fn run(
     // The first round warms up caches, compilers and the clock of the processor.
     for round in 0..=effort.rounds {
         let count = playing.len();
-        // Whoever comes later finds the processor hotter, so they change places.
+        // Later turns run on a hotter processor, so contestants change places.
         for turn in 0..count {
             let playing = &mut playing[(turn + round) % count];
             progress.show(&format!("{scenario}: round {round} of {}: {}", effort.rounds, playing.name));

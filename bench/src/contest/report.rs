@@ -119,15 +119,18 @@ pub(super) fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), String> {
 }
 
 const ABOUT: &str = "\
-Written by `cargo xtask bench --peers --write bench`. All contestants of a scenario are programs that are asked the same
-(`peers/README.md`); they take turns in rounds on the same server in the same minutes. A number is the median of the rounds; the ratio is
-the median of the rounds' ratios with its quartiles, and says how many times as good tidelock was: above 1 it is ahead. \"Bare commands\"
-are the fewest that could do the job, by the same driver: they keep no line, give no token, and trust everybody. Bars are those that the project set
-itself; against a peer the bar is to be ahead. What stands behind the numbers that look odd is in [NOTES.md](NOTES.md).
+Written by `cargo xtask bench --peers --write bench`. All contestants of a scenario are programs
+that get the same requests (`peers/README.md`). They take turns in rounds on the same server in the
+same minutes. A number is the median of the rounds. The ratio is the median of the rounds' ratios
+with its quartiles, and says how many times as good tidelock was: above 1 it is ahead. \"Bare
+commands\" are the fewest that could do the job, with the same driver: they keep no queue, give no
+token, and trust everybody. Bars are those that the project set itself; against a peer, the bar is
+to be ahead. [NOTES.md](NOTES.md) explains the numbers that look odd.
 
-In `pair` and `try` the server has one core and the clients another, as on two machines; in `work` both share one, so that all that they do
-counts, and nothing that they wait for. Left alone the kernel changes between the two as it likes.
-In `processes` only those locks count that came from another process: whoever polls takes a lock again and again while others sleep.
+In `pair` and `try`, the server has one core and the clients another, as on two machines. In `work`,
+both share one core, so that everything they do counts, and nothing that they wait for. Left alone,
+the kernel switches between the two. In `processes`, only locks that came from another process
+count: a client that polls acquires a lock again and again while others sleep.
 ";
 
 fn page(outcomes: &[Outcome]) -> String {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use tidelock::clock::{Clock, Moment};
+use tidelock::{line::Moment, testing::Clock};
 use tokio::{
     runtime::Runtime,
     sync::mpsc::{self, UnboundedReceiver},

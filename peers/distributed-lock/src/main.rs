@@ -11,7 +11,7 @@ use driver::{Answer, AnyLock, Library, Lock, Missing, lease};
 
 mod driver;
 
-/// On Redis `acquire` gives up at once, whatever its time-out: whoever waits asks again after this long.
+/// On Redis `acquire` gives up at once, whatever its time-out: a waiter asks again after this long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// On MariaDB `acquire` fails if it may wait for ever: after this long it is asked again.
 const LONG: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ mod driver;
 
 struct Sqlx {
     pool: PgPool,
-    /// Where the connections of tasks lead that have their own, and the one of whoever tries.
+    /// Where the connections of tasks lead that have their own, and the one of the client that tries.
     own: Option<(String, Mutex<PgConnection>)>,
 }
 

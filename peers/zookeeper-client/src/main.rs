@@ -23,7 +23,7 @@ impl Lock for Recipe {
     }
 
     async fn unlock(&mut self) -> Answer {
-        // There is no other way: whoever drops it does not wait for the server.
+        // There is no other way: dropping it does not wait for the server.
         self.held = None;
         Ok(())
     }

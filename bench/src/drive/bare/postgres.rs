@@ -47,7 +47,7 @@ pub(in crate::drive) async fn connect(url: &str) -> Result<Client, Failed> {
     Ok(client)
 }
 
-/// Makes tables, one process after the other: whoever makes the same at the same time fails.
+/// Makes tables, one process after the other: making the same tables at the same time fails.
 pub(in crate::drive) async fn make(client: &Client, schema: &str) -> Result<(), Failed> {
     // Statements of their own: what is made is there for others before it is their turn.
     for statement in ["SELECT pg_advisory_lock(1)", schema, "SELECT pg_advisory_unlock(1)"] {

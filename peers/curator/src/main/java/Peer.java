@@ -55,7 +55,7 @@ public class Peer {
         }
     }
 
-    /** Whoever holds makes a file that must not be there, and removes it. */
+    /** The holder makes a file that must not be there, and removes it. */
     private static void contend(InterProcessLock lock, Path witness, int times, BufferedReader told) throws Exception {
         say("ready");
         told.readLine();

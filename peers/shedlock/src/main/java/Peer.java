@@ -14,7 +14,7 @@ import org.springframework.jdbc.core.JdbcTemplate;
 
 /** ShedLock: a row for each lock in PostgreSQL, MySQL or MariaDB, with connections of a pool and the server's time. */
 public class Peer {
-    /** ShedLock does not wait: whoever wants to asks again after this long. */
+    /** ShedLock does not wait: a client that wants to asks again after this long. */
     private static final long PAUSE_MILLIS = 100;
     private static final String TABLE = "CREATE TABLE IF NOT EXISTS shedlock(name VARCHAR(64) NOT NULL, "
             + "lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), "
