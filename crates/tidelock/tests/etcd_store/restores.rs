@@ -86,15 +86,18 @@ async fn tokens_grow_for_clients_that_saw_more_after_a_snapshot_is_restored() {
     assert!(after > last, "{after:?} after {last:?}");
 }
 
+/// However short the pause: some servers are back within 200 ms.
 async fn tokens_grow_for_clients_that_were_idle_while_a_snapshot_was_restored() {
     let restorable = Restorable::start();
     let idle = restorable.place.connect().await;
-    turns(&idle, 3).await;
-    restorable.save();
-    let last = turns(&restorable.place.connect().await, 20).await;
-    restorable.restore();
-    let after = turns(&idle, 1).await;
-    assert!(after > last, "{after:?} after {last:?}");
+    for _ in 0..3 {
+        turns(&idle, 3).await;
+        restorable.save();
+        let last = turns(&restorable.place.connect().await, 20).await;
+        restorable.restore();
+        let after = turns(&idle, 1).await;
+        assert!(after > last, "{after:?} after {last:?}");
+    }
 }
 
 async fn tokens_grow_after_all_keys_of_an_installation_were_deleted() {

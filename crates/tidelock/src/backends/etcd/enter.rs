@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl EtcdStore {
-    /// Asks for a claim, once more if its lease or the base of epochs turned out to be another one.
+    /// Asks for a claim, once more if its lease, its connection or the base of epochs turned out to be another one.
     pub(super) async fn enter_line(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         for _ in 0..TRIES {
             let (base, was_restored) = self.epochs.base().await?;
@@ -39,15 +39,20 @@ impl EtcdStore {
             // Not answered until it is: this call may be dropped at any await.
             let key = self.claims().asking(&self.space, claim, lease);
             let entering = self.enter_under(claim, ask, &key, (lease, &base));
-            let (mut entered, confirmed) = join(entering, self.epochs.confirm()).await;
+            let (mut entered, lives) = join(entering, self.epochs.still_lives(base.connection)).await;
             if matches!(entered, Ok(Entered::Held(_) | Entered::Waiting(_))) {
-                match confirmed {
+                match lives {
                     Ok(true) => {}
                     Ok(false) => entered = Err(Missed::Restored),
                     Err(failure) => entered = Err(in_doubt(failure).into()),
                 }
             }
-            if !matches!(&entered, Err(Missed::Failed(failure)) if failure.kind == FailureKind::Unknown) {
+            let may_come = match &entered {
+                Err(Missed::Failed(failure)) => failure.kind == FailureKind::Unknown,
+                Err(Missed::Moved { may_repeat }) => *may_repeat,
+                _ => false,
+            };
+            if !may_come {
                 self.claims().answered(claim);
             }
             match entered {
@@ -55,7 +60,7 @@ impl EtcdStore {
                     self.leases.forget(lease);
                     self.claims().lease_is_over(claim);
                 }
-                Err(Missed::Base) => {}
+                Err(Missed::Base | Missed::Moved { .. }) => {}
                 Err(Missed::Restored) => self.withdraw(claim).await?,
                 Err(Missed::Failed(failure)) => {
                     self.claims().forget_unasked(claim, self.clock.now());
@@ -76,7 +81,7 @@ impl EtcdStore {
                 }
             }
         }
-        Err(Failure::unknown("its leases end as soon as they are granted"))
+        Err(Failure::unknown("its leases or connections end as soon as they are there"))
     }
 
     /// Asks for a claim under a lease and a base of epochs.
@@ -95,9 +100,10 @@ impl EtcdStore {
         let before = self.epochs.before();
         let first = self.entering(claim, ask, key, (lease, base));
         let answered = if self.leases.is_fresh(lease, claim.ttl) {
-            self.link.ask(first).await?
+            self.link.ask_on(base.connection, first).await?
         } else {
-            let (answered, kept) = join(self.link.ask(first), self.leases.keep(lease, claim.ttl)).await;
+            let (answered, kept) =
+                join(self.link.ask_on(base.connection, first), self.leases.keep(lease, claim.ttl)).await;
             let answered = answered?;
             // The claim may be in line by now, whatever became of its lease.
             let kept = kept.map_err(in_doubt)?;
@@ -209,7 +215,7 @@ impl EtcdStore {
                 failure: vec![read, self.epochs.read()],
             };
             let before = self.epochs.before();
-            let answered = self.link.ask(enter).await?;
+            let answered = self.link.ask_on(base.connection, enter).await?;
             if answered.may_repeat {
                 self.claims().may_repeat(claim);
             }

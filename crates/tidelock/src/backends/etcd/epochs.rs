@@ -16,9 +16,14 @@
 //! 4. this client has seen a larger revision before;
 //! 5. the epochs are more than an hour behind the wall clock: whatever the other signs missed.
 //!
+//! Signs 2 and 3 are looked for once on each connection, and a claim is entered only on a connection on which they
+//! were: a server that is restored ends all connections. A proxy may hide that, so after a pause they are looked for
+//! once more, together with the question.
+//!
 //! To raise it without need costs one transaction, and each client one question more.
 
 use std::{
+    mem,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -42,7 +47,7 @@ const VERSION: &str = "tl1";
 const BEHIND: i64 = 3_600 * 1_000_000;
 /// No clock is believed past this: later epochs would not fit into a token.
 const LATEST: i64 = 1 << 52;
-/// No server goes back to a snapshot within this time.
+/// No server behind a proxy goes back to a snapshot within this time.
 const IDLE: Duration = Duration::from_millis(300);
 /// How often a base is raised that others raise at the same time.
 const TRIES: usize = 8;
@@ -53,6 +58,8 @@ pub(super) struct Base {
     pub(super) number: i64,
     /// What the key has to be.
     pub(super) value: Vec<u8>,
+    /// The connection on which that was made sure of, and on which claims are entered with it.
+    pub(super) connection: u64,
 }
 
 /// What is in the key.
@@ -81,11 +88,13 @@ struct Known {
     revision: i64,
     /// No epoch that this client knows of is larger.
     epoch: i64,
+    /// The cluster was restored from a snapshot, and nobody was told yet.
+    was_restored: bool,
     /// The base has to be read again before it is used, and raised if it is of another life of the cluster.
     is_doubtful: bool,
     /// The connection of which the status was looked at.
     connection: u64,
-    /// When an answer last came.
+    /// When an answer last came, without a pause since the cluster was looked at.
     heard: Moment,
 }
 
@@ -124,30 +133,33 @@ impl Epochs {
         false
     }
 
-    /// Makes sure that a claim was entered in the life of the cluster that its base is of. A connection on which
-    /// nothing came for a while may be another one by now, to a server that was restored in between.
-    pub(super) async fn confirm(&self) -> Result<bool, Failure> {
+    /// Looks at the cluster again after a pause, in which a server behind a proxy may have been restored. Says whether
+    /// this is still the life of the cluster that the base is of.
+    pub(super) async fn still_lives(&self, connection: u64) -> Result<bool, Failure> {
+        let now = self.clock.now();
         let record = {
             let known = self.known();
             match &known.record {
-                Some(record) if self.clock.now().since(known.heard) > IDLE => record.clone(),
+                Some(record) if now.since(known.heard) > IDLE => record.clone(),
                 _ => return Ok(true),
             }
         };
-        let Some(status) = self.status().await? else { return Ok(true) };
+        let Some(status) = self.status(connection).await? else { return Ok(true) };
         let is_of = record.is_of(status.header.as_ref(), Some(&status));
-        if !is_of {
+        if is_of {
+            self.known().heard = now;
+        } else {
             self.doubt();
         }
         Ok(is_of)
     }
 
-    async fn status(&self) -> Result<Option<StatusResponse>, Failure> {
-        match self.link.ask(StatusRequest {}).await {
+    async fn status(&self, connection: u64) -> Result<Option<StatusResponse>, Missed> {
+        match self.link.ask_on(connection, StatusRequest {}).await {
             Ok(answered) => Ok(Some(answered.answer)),
             // Its user may not ask.
             Err(Missed::Failed(failure)) if failure.kind == FailureKind::Denied => Ok(None),
-            Err(missed) => Err(missed.into()),
+            Err(missed) => Err(missed),
         }
     }
 
@@ -169,41 +181,18 @@ impl Epochs {
         if let Some(base) = self.greeted() {
             return Ok((base, false));
         }
-        let mut was_restored = false;
         for _ in 0..TRIES {
             let connection = self.link.connection().await?.number;
-            // First the entries, then the revisions: what is written must not be more than is true.
-            let first = self.status().await?;
             let before = self.before();
-            let read = RangeRequest { key: self.key.clone(), range_end: Vec::new() };
-            let answer = self.link.ask(read).await?.answer;
-            let (header, kv) = (answer.header, answer.kvs.into_iter().next());
-            let at = revision(header.as_ref());
-            let record = kv.as_ref().and_then(|kv| Record::read(&kv.value));
-            let known = self.known().record.clone();
-            let mut is_of = |record: &Record| record.is_of(header.as_ref(), first.as_ref());
-            let mut last = None;
-            if !record.iter().chain(&known).all(&mut is_of) {
-                // A member may have been late when it was first asked; it is not after it has read the key.
-                last = self.status().await?;
+            let found = match self.look(connection).await {
+                Err(Missed::Moved { .. }) => continue,
+                found => found?,
+            };
+            if let Some(taken) = self.accept(&found, before, connection) {
+                return Ok(taken);
             }
-            let status = last.as_ref().or(first.as_ref());
-            let is_of = |record: &Record| record.is_of(header.as_ref(), status);
-            // Known from before, and not of this life of the cluster: that one ended.
-            was_restored |= !known.iter().all(is_of);
-            let good = record.filter(|record| at >= before && is_of(record) && !record.is_behind(at));
-            if let Some(record) = good {
-                let mut known = self.known();
-                if was_restored {
-                    known.revision = at;
-                }
-                known.take(Some(record.clone()));
-                known.see(at, self.clock.now());
-                (known.is_doubtful, known.connection) = (false, connection);
-                return Ok((record.base(), was_restored));
-            }
-            let raised = self.raised(header.as_ref(), first.as_ref(), kv.as_ref());
-            let expected = match kv {
+            let raised = self.raised(&found);
+            let expected = match found.kv {
                 Some(kv) => Compare::value_is(self.key.clone(), kv.value),
                 None => Compare::absent(self.key.clone()),
             };
@@ -217,7 +206,7 @@ impl Epochs {
             let mut known = self.known();
             // What a majority just agreed on is not late, as a read may be.
             if at < before + i64::from(answer.succeeded) {
-                was_restored = true;
+                known.was_restored = true;
                 known.revision = at;
             }
             // If others came in between it is read again: two of ours may have raised it at once.
@@ -226,12 +215,47 @@ impl Epochs {
         Err(Failure::unknown("others raise the base of epochs all the time"))
     }
 
+    /// Takes the base as it was found, if claims may be entered with it.
+    fn accept(&self, found: &Found, before: i64, connection: u64) -> Option<(Base, bool)> {
+        let (at, now) = (found.revision(), self.clock.now());
+        let mut known = self.known();
+        // Known from before, and not of this life of the cluster: that one ended.
+        known.was_restored |= !known.record.iter().all(|record| found.is_of(record));
+        let is_good = |record: &Record| at >= before && found.is_of(record) && !record.is_behind(at);
+        let record = found.record().filter(is_good)?;
+        if known.was_restored {
+            known.revision = at;
+        }
+        let base = record.base(connection);
+        known.take(Some(record));
+        known.heard = now;
+        known.see(at, now);
+        (known.is_doubtful, known.connection) = (false, connection);
+        Some((base, mem::take(&mut known.was_restored)))
+    }
+
+    /// What a connection says about the base and about the life of the cluster.
+    async fn look(&self, connection: u64) -> Result<Found, Missed> {
+        // First the entries, then the revisions: what is written must not be more than is true.
+        let first = self.status(connection).await?;
+        let read = RangeRequest { key: self.key.clone(), range_end: Vec::new() };
+        let answer = self.link.ask_on(connection, read).await?.answer;
+        let (header, kv) = (answer.header, answer.kvs.into_iter().next());
+        let mut found = Found { last: first.clone(), first, header, kv };
+        let known = self.known().record.clone();
+        if !found.record().iter().chain(&known).all(|record| found.is_of(record)) {
+            // A member may have been late when it was first asked; it is not after it has read the key.
+            found.last = self.status(connection).await?;
+        }
+        Ok(found)
+    }
+
     fn at_hand(&self) -> Option<Base> {
         let connection = self.link.number();
         let known = self.known();
         let record =
             known.record.as_ref().filter(|_| !known.is_doubtful && known.connection == connection)?;
-        (!record.is_behind(known.revision)).then(|| record.base())
+        (!record.is_behind(known.revision)).then(|| record.base(connection))
     }
 
     /// The base as a member said it when it was connected, if that is all that is needed.
@@ -248,35 +272,55 @@ impl Epochs {
         if !is_of(&record) || !known.record.iter().all(is_of) || record.is_behind(revision(header)) {
             return None;
         }
-        let base = record.base();
+        let base = record.base(connection);
         known.take(Some(record));
         known.connection = connection;
         Some(base)
     }
 
     /// A base with which epochs are larger than all that may have been lost.
-    fn raised(
-        &self,
-        header: Option<&ResponseHeader>,
-        status: Option<&StatusResponse>,
-        kv: Option<&KeyValue>,
-    ) -> Record {
-        let at = revision(header);
-        let known = self.known();
-        let old = kv.and_then(|kv| Record::read(&kv.value)).map_or(0, |record| record.base);
-        let base = (wall() - at).max(known.epoch + 1 - at).max(old).max(1);
+    fn raised(&self, found: &Found) -> Record {
+        let at = found.revision();
+        let old = found.record().map_or(0, |record| record.base);
+        let base = (wall() - at).max(self.known().epoch + 1 - at).max(old).max(1);
+        let (header, first) = (found.header.as_ref(), found.first.as_ref());
         Record {
             base,
             cluster: header.map_or(0, |header| header.cluster_id),
             term: header.map_or(0, |header| header.raft_term),
-            spare: status.map_or(i64::MIN, |status| natural_or_most(status.raft_applied_index) - at),
+            spare: first.map_or(i64::MIN, |status| natural_or_most(status.raft_applied_index) - at),
         }
+    }
+}
+
+/// The base as a connection said it, with the status of its member before and after.
+struct Found {
+    first: Option<StatusResponse>,
+    last: Option<StatusResponse>,
+    header: Option<ResponseHeader>,
+    kv: Option<KeyValue>,
+}
+
+impl Found {
+    fn revision(&self) -> i64 {
+        revision(self.header.as_ref())
+    }
+
+    fn record(&self) -> Option<Record> {
+        Record::read(&self.kv.as_ref()?.value)
+    }
+
+    fn is_of(&self, record: &Record) -> bool {
+        record.is_of(self.header.as_ref(), self.last.as_ref())
     }
 }
 
 impl Known {
     fn see(&mut self, at: i64, now: Moment) {
-        self.heard = now;
+        // An answer after a pause may be from another life of the cluster.
+        if now.since(self.heard) <= IDLE {
+            self.heard = now;
+        }
         self.revision = self.revision.max(at);
         let base = self.record.as_ref().map_or(0, |record| record.base);
         self.epoch = self.epoch.max(base + self.revision);
@@ -288,8 +332,8 @@ impl Known {
 }
 
 impl Record {
-    fn base(&self) -> Base {
-        Base { number: self.base, value: self.value() }
+    fn base(&self, connection: u64) -> Base {
+        Base { number: self.base, value: self.value(), connection }
     }
 
     fn value(&self) -> Vec<u8> {

@@ -4,6 +4,7 @@ use std::{error::Error, io};
 
 use tonic::{Code, Status};
 
+use super::link::Ended;
 use crate::{backend::Failure, backends::shared::failures::one_line};
 
 /// What the server said instead of an answer, or what became of the connection.
@@ -39,6 +40,7 @@ fn conclude(status: &Status) -> Failure {
         }
         // As if it had never been: the lease is asked for anew.
         Code::NotFound => Failure::unreachable(text),
+        _ if was_not_sent(status) => Failure::unreachable(text),
         _ if is_refused(status) => {
             Failure::unreachable(format!("{text}: start the server, or correct the host and port in the URL"))
         }
@@ -90,6 +92,11 @@ pub(super) fn is_broken(status: &Status) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a question was not sent, because its connection had ended before.
+pub(super) fn was_not_sent(status: &Status) -> bool {
+    sources(status).any(<dyn Error>::is::<Ended>)
 }
 
 fn is_refused(error: &(dyn Error + 'static)) -> bool {

@@ -91,7 +91,6 @@ impl EtcdSettings {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(bad)?;
         let endpoint = endpoint
             .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
             // A peer that vanished without a word is noticed. etcd closes connections that ask more often.
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))

@@ -5,9 +5,11 @@
 //! | `mod` | asking whichever member answers |
 //! | `open` | finding a member that can grant locks, and logging in |
 //! | `connection` | requests and answers on one connection |
+//! | `single` | a transport that connects once, so that a connection is always the same one |
 
 mod connection;
 mod open;
+mod single;
 
 use std::{
     fmt,
@@ -23,9 +25,10 @@ use tokio::sync::{mpsc::UnboundedReceiver, watch};
 use tonic::{Streaming, metadata::MetadataValue, transport::Endpoint};
 
 use self::connection::{Connection, Greeting};
+pub(super) use self::single::Ended;
 use super::{
     codec::Space,
-    errors::{classify, is_broken, lacks_lease, wants_login},
+    errors::{classify, is_broken, lacks_lease, wants_login, was_not_sent},
     fitness::Fitness,
     proto::{Ask, LeaseKeepAliveRequest, LeaseKeepAliveResponse, WatchRequest, WatchResponse},
     settings::{CONNECT, EtcdSettings},
@@ -76,6 +79,10 @@ pub(super) enum Missed {
     Restored,
     /// The lease that was to be used is over; nothing changed.
     Lease,
+    /// There is another connection by now. The question may have arrived, or arrive later, only if this says so.
+    Moved {
+        may_repeat: bool,
+    },
     Failed(Failure),
 }
 
@@ -91,6 +98,9 @@ impl From<Missed> for Failure {
             Missed::Base => Self::unreachable("the base of epochs was raised"),
             Missed::Restored => Self::unknown("the cluster was restored from a snapshot"),
             Missed::Lease => Self::unreachable("the lease is over"),
+            Missed::Moved { may_repeat } => {
+                in_doubt(Self::unreachable("the connection has ended"), may_repeat)
+            }
             Missed::Failed(failure) => failure,
         }
     }
@@ -146,20 +156,33 @@ impl Link {
 
     /// Asks whichever member answers. Questions mean the same when they are put twice.
     pub(super) async fn ask<A: Ask>(&self, ask: A) -> Result<Answered<A::Answer>, Missed> {
-        self.put(ask, false).await
+        self.put(ask, None, false).await
+    }
+
+    /// Asks on the connection with this number, and on no other.
+    pub(super) async fn ask_on<A: Ask>(&self, number: u64, ask: A) -> Result<Answered<A::Answer>, Missed> {
+        self.put(ask, Some(number), false).await
     }
 
     /// Renews a lease. Says for how long, if it is there.
     pub(super) async fn keep_alive(&self, id: i64) -> Result<LeaseKeepAliveResponse, Missed> {
-        Ok(self.put(LeaseKeepAliveRequest { id }, true).await?.answer)
+        Ok(self.put(LeaseKeepAliveRequest { id }, None, true).await?.answer)
     }
 
-    async fn put<A: Ask>(&self, ask: A, by_stream: bool) -> Result<Answered<A::Answer>, Missed> {
-        let (mut may_repeat, mut logged_in) = (false, false);
+    async fn put<A: Ask>(
+        &self,
+        ask: A,
+        on: Option<u64>,
+        by_stream: bool,
+    ) -> Result<Answered<A::Answer>, Missed> {
+        let (mut may_repeat, mut logged_in, mut reopened) = (false, false, false);
         let mut left = self.members.len();
         loop {
             let live = self.connection().await.map_err(|failure| in_doubt(failure, may_repeat))?;
             let number = live.number;
+            if on.is_some_and(|on| on != number) {
+                return Err(Missed::Moved { may_repeat });
+            }
             left -= 1;
             let asking = Asking { link: self, number, answers: self.answers.load(Ordering::Relaxed) };
             let answer = if left == 0 {
@@ -184,6 +207,12 @@ impl Link {
             }
             if wants_login(&status) && self.login.is_some() && !logged_in {
                 logged_in = true;
+                left += 1;
+                self.cut(number, false);
+                continue;
+            }
+            if was_not_sent(&status) && !reopened {
+                reopened = true;
                 left += 1;
                 self.cut(number, false);
                 continue;

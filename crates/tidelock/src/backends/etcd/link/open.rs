@@ -8,6 +8,7 @@ use tonic::transport::Endpoint;
 use super::{
     Link,
     connection::{Connection, Greeting},
+    single::Single,
 };
 use crate::{
     backend::{Failure, FailureKind},
@@ -73,7 +74,7 @@ impl Link {
     }
 
     async fn make(&self, endpoint: &Endpoint, number: u64) -> Result<(Connection, Fitness), Failure> {
-        let channel = endpoint.connect().await.map_err(classify_connecting)?;
+        let channel = endpoint.connect_with_connector(Single::new()).await.map_err(classify_connecting)?;
         let mut live = Connection::new(channel, number);
         let mut unused_login = false;
         if let Some((name, password)) = &self.login {
