@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use super::{LONG, NAME};
 
 /// What takes longer hangs. Generous: the machine may be busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(45);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The address of nobody: it was free a moment ago.
 pub(crate) fn nobody() -> SocketAddr {

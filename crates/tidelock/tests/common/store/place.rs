@@ -8,7 +8,11 @@ use std::sync::{
 use test_servers::{Proxy, Server};
 use tidelock::{Error, Locks};
 
-use super::{NAME, conditions::within, shared::Shared};
+use super::{
+    NAME,
+    conditions::{PATIENCE, within},
+    shared::Shared,
+};
 use crate::STORE;
 
 static SHARED: Shared<Server> = Shared::new();
@@ -96,8 +100,9 @@ impl Place {
         format!("{url}{joint}{}", self.options)
     }
 
+    /// Waits for a server that the machine keeps from answering.
     pub(crate) async fn connect(&self) -> Locks {
-        within("a client connects", self.try_connect()).await.unwrap()
+        within("a client connects", Locks::connect_within(&self.url(), PATIENCE / 2)).await.unwrap()
     }
 
     pub(crate) async fn try_connect(&self) -> Result<Locks, Error> {
