@@ -246,6 +246,18 @@ impl Error {
         )
     }
 
+    /// Creates the error for the work of a leader that was dropped because it did not end when it was told to.
+    pub(crate) fn not_stopped(name: &Name, limit: Duration) -> Self {
+        Self::new(
+            ErrorKind::TimedOut,
+            Some(name),
+            format!(
+                "the work of the leader of {name:?} did not end within {} after it was told to, and was dropped: set a longer max_stop",
+                Span(limit)
+            ),
+        )
+    }
+
     pub(crate) fn would_block() -> Self {
         Self::new(
             ErrorKind::WouldBlock,

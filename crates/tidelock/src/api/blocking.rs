@@ -21,6 +21,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+pub use crate::api::election::blocking::{Election, Watch};
 use crate::{
     api::builder::builder_methods,
     api::guard::outcome,
@@ -133,6 +134,12 @@ twin_types! {
     /// [`Guards`](crate::Guards) without async. Dropping it releases all locks, and waits up to 2 s for each.
     #[must_use = "guards that are dropped at once protect nothing"]
     Guards,
+}
+
+impl Twin<Election> for crate::Election {
+    fn twin(self) -> Election {
+        Election { inner: self }
+    }
 }
 
 impl Twin<Option<Guard>> for Option<crate::Guard> {

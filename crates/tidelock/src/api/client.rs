@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::testing::defect::Defects;
 use crate::{
     api::builder::Builder,
+    api::election::{Election, observe::Sights},
     api::facade::both,
     api::handle::Handle,
     api::multi::{Guards, Multi},
@@ -41,6 +42,8 @@ pub struct Locks {
     engine: Client,
     /// What locks start with.
     defaults: Arc<Options>,
+    /// The elections that this client watches.
+    sights: Arc<Sights>,
 }
 
 both! { impl Locks {
@@ -154,6 +157,11 @@ both! { impl Locks {
     /// Returns a lock with a number of permits.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { handle: self.handle(name.as_ref()), permits }
+    }
+
+    /// Returns an election, in which one of many candidates leads at a time.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.handle(name.as_ref()), &self.sights)
     }
 
     /// Returns a handle for several mutexes that are held together.
@@ -371,7 +379,7 @@ impl Locks {
     pub(crate) fn start(backend: Arc<dyn Backend>, clock: Clock, flaws: Flaws, defaults: Options) -> Self {
         let client = backend.client_id();
         let engine = Client::new(Engine::start(backend, client, clock, flaws));
-        Self { engine, defaults: Arc::new(defaults) }
+        Self { engine, defaults: Arc::new(defaults), sights: Arc::default() }
     }
 
     /// Shuts down the client and returns how many locks were still held after `grace`.

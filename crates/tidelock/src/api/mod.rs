@@ -3,6 +3,7 @@
 pub mod blocking;
 pub(crate) mod builder;
 pub(crate) mod client;
+pub(crate) mod election;
 pub(crate) mod facade;
 pub mod fence;
 pub(crate) mod guard;

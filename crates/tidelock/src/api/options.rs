@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// Whether an exclusive claim is a write lock, for stores that share their queues with other programs.
     pub(crate) writes: bool,
+    /// Whether the claim is never handed to another task of this process, as that of a candidate.
+    pub(crate) alone: bool,
     /// The first mistake made while setting options; reported when the lock is acquired.
     mistake: Option<Error>,
 }
@@ -45,6 +47,7 @@ impl Options {
             detached: false,
             fail_fast: false,
             writes: false,
+            alone: false,
             mistake: None,
         }
     }
@@ -89,6 +92,7 @@ impl Options {
             detached: self.detached,
             fail_fast: self.fail_fast,
             writes: self.writes && share == Share::Exclusive,
+            alone: self.alone,
             store_reenters: abilities.reentry,
         })
     }
