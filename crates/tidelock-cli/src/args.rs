@@ -1,6 +1,7 @@
 //! What can be typed.
 
 mod demo;
+mod elect;
 mod shared;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -10,6 +11,7 @@ use clap_complete::Shell;
 
 pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
+    elect::{Elect, Field, Leader, Restart},
     shared::{Line, Store, Ticket, Which},
 };
 use crate::{exit, output::Trouble, values};
@@ -37,6 +39,8 @@ impl Args {
             Verb::Acquire(args) => ("acquire", Some(&mut args.store), Some(&mut args.json)),
             Verb::Renew(Renew { ticket }) => ("renew", Some(&mut ticket.store), Some(&mut ticket.json)),
             Verb::Release(Release { ticket }) => ("release", Some(&mut ticket.store), Some(&mut ticket.json)),
+            Verb::Elect(args) => ("elect", Some(&mut args.store), None),
+            Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -74,6 +78,8 @@ pub(crate) enum Verb {
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
+    Elect(Elect),
+    Leader(Leader),
     Ls(Ls),
     Show(Show),
     Break(Break),

@@ -99,6 +99,47 @@ impl Run {
     }
 }
 
+/// `tidelock elect`, ready to be done.
+#[derive(Debug)]
+pub(crate) struct Elect {
+    /// The command, and the name, label and ttl of the candidate.
+    pub(crate) run: Run,
+    pub(crate) advertise: Option<String>,
+    /// Whether to lead for one term only.
+    pub(crate) once: bool,
+    pub(crate) restart: args::Restart,
+}
+
+impl Elect {
+    /// Checks what can be known, as [`Run::new`] does.
+    pub(crate) fn new(args: args::Elect) -> Result<Self, Trouble> {
+        let Some(program) = args.command.first() else {
+            return Err(Trouble::Usage("there is no command to run: write it after --".into()));
+        };
+        let ask = Ask {
+            names: vec![Name::new(args.which.name())?],
+            share: Share::Exclusive,
+            wait: None,
+            ttl: args.ttl,
+            label: args.label.unwrap_or_else(|| label(Path::new(program))),
+            owner: None,
+            detached: false,
+            quiet: args.quiet,
+            busy_code: 0,
+            fail_fast: false,
+        };
+        program::check(program)?;
+        let run = Run {
+            store: Store::new(&args.store)?,
+            pass_url: args.pass_url,
+            ask,
+            grace: args.kill_after,
+            command: args.command,
+        };
+        Ok(Self { run, advertise: args.advertise, once: args.once, restart: args.restart })
+    }
+}
+
 /// `tidelock acquire`, ready to be done.
 #[derive(Debug)]
 pub(crate) struct Acquire {

@@ -3,7 +3,7 @@
 use std::{fmt, ops::ControlFlow, time::Duration};
 
 use super::{observe::Leader, term::Term};
-use crate::{api::blocking::block_on, backend::Share, error::Result};
+use crate::{api::blocking::block_on, error::Result};
 
 /// [`Election`](crate::Election) without async.
 ///
@@ -77,8 +77,7 @@ impl Election {
     /// # Errors
     /// As [`crate::Election::once`]. A loss is reported when the work has returned.
     pub fn once<T>(&self, work: impl FnOnce(Term) -> T) -> Result<T> {
-        let candidate = self.inner.candidate()?;
-        let guard = block_on(candidate.lock(Share::Exclusive))?;
+        let guard = block_on(self.inner.campaign())?;
         let done = work(Term::new(guard.holding()));
         match block_on(guard.release()) {
             Err(error) if error.is_lost() => Err(error),

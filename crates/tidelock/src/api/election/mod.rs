@@ -21,6 +21,7 @@ use self::{
     term::{Ended, Term, run_term},
 };
 use crate::{
+    api::guard::Guard,
     api::handle::Handle,
     backend::Share,
     engine::backoff,
@@ -229,14 +230,37 @@ impl Election {
         F: FnOnce(Term) -> W,
         W: Future<Output = T>,
     {
-        let candidate = self.candidate()?;
-        let guard = candidate.lock(Share::Exclusive).await?;
+        let guard = self.campaign().await?;
         let name = guard.name().clone();
         match run_term(guard, work, pin!(std::future::pending()), self.max_stop).await {
             Ended::Done(done) | Ended::Stopped(Some(done)) | Ended::ShutDown(Some(done)) => Ok(done),
             Ended::Lost(why) => Err(why),
             Ended::Stopped(None) | Ended::ShutDown(None) => Err(Error::not_stopped(&name, self.max_stop)),
         }
+    }
+
+    /// Waits until this process leads, and returns the lead as a guard: releasing it gives the lead back.
+    ///
+    /// For programs that run terms in their own way. They stop the work of the leader when the guard is
+    /// [lost](Guard::lost), and before they release it.
+    ///
+    /// # Errors
+    /// As [`lead`](Self::lead).
+    ///
+    /// # Cancel safety
+    /// If the future is dropped at any await, the candidate leaves the queue, and a grant on its way is released.
+    ///
+    /// ```
+    /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # rt.block_on(async {
+    /// let locks = tidelock::Locks::connect("memory:").await?;
+    /// let lead = locks.election("scheduler").campaign().await?;
+    /// println!("term {}", lead.token());
+    /// lead.release().await?;
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
+    pub async fn campaign(&self) -> Result<Guard> {
+        self.candidate()?.lock(Share::Exclusive).await
     }
 
     /// Returns who leads now, or `None` if nobody does.
