@@ -280,6 +280,15 @@ impl Error {
         Self::new(kind, name, format!("{store} {what}{wanted}: {}{now}", failure.reason)).caused_by(failure)
     }
 
+    /// Returns the same error, about a slot whose work was done and that could not be recorded.
+    pub(crate) fn not_recorded(&self, slot: impl fmt::Display) -> Self {
+        let text = format!(
+            "the work for the slot {slot} ended, but could not be recorded as done, and may run again: {}",
+            self.0.text
+        );
+        Self(Arc::new(Inner { text, ..Inner::clone(&self.0) }))
+    }
+
     /// Returns the same error, with the time after which the caller gave up.
     pub(crate) fn after(&self, tried: Duration) -> Self {
         let text = format!("{}; gave up after {}", self.0.text, Span(tried));

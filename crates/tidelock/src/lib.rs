@@ -16,8 +16,8 @@
 //! The guide is in [`docs`]: choosing a store, options, errors, recipes and more.
 //!
 //! [`Mutex`], [`RwLock`] and [`Semaphore`] are the same thing underneath: a named queue with a capacity.
-//! [`Multi`] locks several names without deadlock. [`Election`] lets one of many processes lead. [`blocking`] is the
-//! same API without async.
+//! [`Multi`] locks several names without deadlock. [`Election`] lets one of many processes lead, and [`Once`]
+//! runs a job once per period. [`blocking`] is the same API without async.
 //!
 //! With the feature `stock`, the module `stock` sells limited inventory to many concurrent buyers without
 //! overselling.
@@ -85,6 +85,12 @@ pub use self::{
         guard::Guard,
         multi::{Guards, Multi},
         mutex::Mutex,
+        once::{
+            Once, Outcome, Running,
+            record::Done,
+            slot::{Period, Slot},
+            turn::Turn,
+        },
         options::{DEFAULT_TTL, MAX_TTL},
         rw_lock::RwLock,
         semaphore::Semaphore,

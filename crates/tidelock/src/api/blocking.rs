@@ -21,7 +21,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-pub use crate::api::election::blocking::{Election, Watch};
+pub use crate::api::{
+    election::blocking::{Election, Watch},
+    once::blocking::Once,
+};
 use crate::{
     api::builder::builder_methods,
     api::guard::outcome,
@@ -139,6 +142,12 @@ twin_types! {
 impl Twin<Election> for crate::Election {
     fn twin(self) -> Election {
         Election { inner: self }
+    }
+}
+
+impl Twin<Once> for crate::Once {
+    fn twin(self) -> Once {
+        Once { inner: self }
     }
 }
 

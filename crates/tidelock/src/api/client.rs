@@ -11,6 +11,7 @@ use crate::{
     api::handle::Handle,
     api::multi::{Guards, Multi},
     api::mutex::Mutex,
+    api::once::{Once, slot::Period},
     api::options::{Options, checked_name},
     api::rw_lock::RwLock,
     api::semaphore::Semaphore,
@@ -162,6 +163,11 @@ both! { impl Locks {
     /// Returns an election, in which one of many candidates leads at a time.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(self.handle(name.as_ref()), &self.sights)
+    }
+
+    /// Returns a job that runs at most once in each slot of a period.
+    pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
+        Once::new(self.handle(name.as_ref()), period)
     }
 
     /// Returns a handle for several mutexes that are held together.

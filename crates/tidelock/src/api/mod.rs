@@ -10,6 +10,7 @@ pub(crate) mod guard;
 pub(crate) mod handle;
 pub(crate) mod multi;
 pub(crate) mod mutex;
+pub(crate) mod once;
 pub(crate) mod options;
 pub(crate) mod rw_lock;
 pub(crate) mod semaphore;

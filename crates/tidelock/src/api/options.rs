@@ -31,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) writes: bool,
     /// Whether the claim is never handed to another task of this process, as that of a candidate.
     pub(crate) alone: bool,
+    /// Whether nobody relies on the claim as on a lock: it says that a slot is done, for as long as that matters.
+    pub(crate) record: bool,
     /// The first mistake made while setting options; reported when the lock is acquired.
     mistake: Option<Error>,
 }
@@ -48,6 +50,7 @@ impl Options {
             fail_fast: false,
             writes: false,
             alone: false,
+            record: false,
             mistake: None,
         }
     }
@@ -108,7 +111,7 @@ impl Options {
             ));
         }
         let ttl = self.ttl;
-        if ttl > MAX_TTL {
+        if ttl > MAX_TTL && !self.record {
             return Err(Error::invalid_option(format!(
                 "a ttl of {ttl:?} is too long, at most {MAX_TTL:?} are allowed: a shorter one can be renewed"
             )));

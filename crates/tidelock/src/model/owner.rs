@@ -15,6 +15,9 @@ pub const MAX_ADVERTISED_BYTES: usize = 1024;
 /// label has a control character. A store keeps one text and need not know of two.
 const ADVERTISES: char = '\u{1f}';
 
+/// How the text begins that is advertised by a claim left behind for a slot that is done.
+pub(crate) const DONE: &str = "tidelock done ";
+
 /// An explicit owner of claims.
 ///
 /// A claim of an owner that already holds the same lock re-enters at once, from any task or thread, or from
@@ -86,6 +89,11 @@ pub(crate) fn split_label(kept: &Arc<str>) -> (Arc<str>, Option<Arc<str>>) {
         Some((label, advertised)) => (label.into(), Some(advertised.into())),
         None => (Arc::clone(kept), None),
     }
+}
+
+/// Whether the text that a store keeps as a label is that of a slot that is done.
+pub(crate) fn is_of_done_slot(kept: &str) -> bool {
+    kept.split_once(ADVERTISES).is_some_and(|(_, advertised)| advertised.starts_with(DONE))
 }
 
 /// Validates the reason for an eviction, which is shown to people.
