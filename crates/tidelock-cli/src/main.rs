@@ -10,6 +10,7 @@ mod clock;
 mod commands;
 mod exit;
 mod hold;
+mod once;
 mod output;
 mod plan;
 mod program;

@@ -24,7 +24,7 @@ use std::{
 
 use self::{
     record::Done,
-    slot::{Period, Slot, read_start},
+    slot::{Period, Slot, read_start, to_text},
     turn::Turn,
 };
 use crate::{
@@ -318,6 +318,13 @@ impl Running {
             by: "another process".into(),
             since: SystemTime::UNIX_EPOCH + Duration::from_micros(wall_micros()),
         }
+    }
+}
+
+/// By whom and since when, for people: `worker-7 since 2026-11-16T10:15:03Z`.
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} since {}", self.by, to_text(self.since))
     }
 }
 

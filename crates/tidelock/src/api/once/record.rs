@@ -1,11 +1,12 @@
 //! What is left behind for a slot that is done: a claim whose label has the runner, and behind it a line of numbers.
 
 use std::{
+    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::slot::Slot;
+use super::slot::{Slot, to_text};
 use crate::{
     api::options::checked_name,
     backend::{Abilities, LockView},
@@ -54,6 +55,14 @@ impl Done {
         let (began, ended, forgotten) = (time()?, time()?, time()?);
         let failed = fields.next()? == "failed";
         Some(Self { by: Arc::clone(&holder.label), began, ended, forgotten, failed })
+    }
+}
+
+/// By whom and when, for people: `worker-7 at 2026-11-16T10:15:03Z`.
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failed = if self.failed { ", and failed" } else { "" };
+        write!(f, "{} at {}{failed}", self.by, to_text(self.ended))
     }
 }
 

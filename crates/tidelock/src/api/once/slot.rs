@@ -197,6 +197,12 @@ impl fmt::Display for Slot {
     }
 }
 
+/// A time in the form in which the beginning of a slot is printed, to the second.
+pub(super) fn to_text(time: SystemTime) -> String {
+    let start = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Slot { start, end: start }.to_string()
+}
+
 /// Reads the beginning of a slot: `2026-11-16T10:15`, with or without seconds and an offset from UTC.
 pub(super) fn read_start(text: &str) -> Result<u64> {
     start(text).ok_or_else(|| {
@@ -338,8 +344,8 @@ mod tests {
             let mut slot = period.slot_at(1_794_824_100).unwrap();
             for _ in 0..40 {
                 assert!(slot.start < slot.end);
-                assert_eq!(period.slot_at(slot.start), Ok(slot), "{period}");
-                assert_eq!(period.slot_at(slot.end - 1), Ok(slot), "{period}");
+                assert_eq!(period.slot_at(slot.start).unwrap(), slot, "{period}");
+                assert_eq!(period.slot_at(slot.end - 1).unwrap(), slot, "{period}");
                 let next = period.slot_at(slot.end).unwrap();
                 assert_eq!((next.start, period.before(next)), (slot.end, Some(slot)), "{period}");
                 slot = next;
