@@ -239,15 +239,13 @@ fn start(text: &str) -> Option<u64> {
         [hour, minute, second] => (hour, minute, second),
         _ => return None,
     };
-    let month = u32::try_from(month).ok()?;
-    let is_real = (1970..=9_999).contains(&year)
-        && (1..=12).contains(&month)
-        && civil(days(year, month, 1) + day.checked_sub(1)?) == (year, month, u32::try_from(day).ok()?)
-        && hour < 24
-        && minute < 60
-        && second < 60;
-    let local = days(year, month, 1) + day - 1;
-    let local = local * DAY + hour * 3_600 + minute * 60 + second;
+    let (month, day) = (u32::try_from(month).ok()?, u32::try_from(day).ok()?);
+    if !(1970..=9_999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let days = days(year, month, day);
+    let is_real = civil(days) == (year, month, day) && hour < 24 && minute < 60 && second < 60;
+    let local = days * DAY + hour * 3_600 + minute * 60 + second;
     is_real.then(|| local.checked_add_signed(-offset)).flatten()
 }
 
