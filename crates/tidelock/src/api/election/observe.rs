@@ -156,18 +156,41 @@ impl State {
 
 type Item = Result<Option<Leader>>;
 
+/// A wait for the next change.
+type Changing = dyn Future<Output = Result<Option<Seen>>> + Send;
+
 /// A stream of who leads, from [`Election::watch`](crate::Election::watch).
 ///
 /// `Ok(None)` says that nobody leads. An error says why nothing more can be said, for example because the store
 /// refuses or the client was shut down, and ends the stream. A store that is not reachable is waited for.
 ///
 /// It is a `Stream` of the crate `futures-core`; [`next`](Self::next) needs no other crate.
+///
+/// ```
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// use tidelock::{Leader, Locks, Watch};
+///
+/// async fn first_leader(mut watch: Watch) -> tidelock::Result<Option<Leader>> {
+///     while let Some(leader) = watch.next().await {
+///         if let Some(leader) = leader? {
+///             return Ok(Some(leader));
+///         }
+///     }
+///     Ok(None)
+/// }
+///
+/// let election = tidelock::Locks::connect("memory:").await?.election("scheduler");
+/// let seen = election.once(|_term| first_leader(election.watch())).await??;
+/// assert!(seen.is_some());
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 pub struct Watch {
     engine: Client,
     sight: Result<Arc<Sight>>,
     /// What was shown last.
     shown: Option<Option<(Token, ClaimId)>>,
-    under_way: Option<Pin<Box<dyn Future<Output = Result<Option<Seen>>> + Send>>>,
+    under_way: Option<Pin<Box<Changing>>>,
     ended: bool,
 }
 

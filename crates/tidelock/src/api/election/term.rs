@@ -56,11 +56,8 @@ impl Term {
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     /// # rt.block_on(async {
     /// let locks = tidelock::Locks::connect("memory:").await?;
-    /// let stopped = locks.election("scheduler").once(|term| async move {
-    ///     let lost = term.lost();
-    ///     tokio::spawn(async move { lost.await })
-    /// });
-    /// # drop(stopped.await?);
+    /// let election = locks.election("scheduler");
+    /// election.once(|term| async move { tokio::spawn(term.lost()) }).await?;
     /// # Ok::<(), tidelock::Error>(()) }).unwrap();
     /// ```
     ///
@@ -94,6 +91,24 @@ impl Term {
 
     /// Resolves when the work is told to end, by [`resign`](Self::resign) or by the shutdown of
     /// [`lead_until`](crate::Election::lead_until).
+    ///
+    /// ```
+    /// # async fn one_step() {}
+    /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # rt.block_on(async {
+    /// let locks = tidelock::Locks::connect("memory:").await?;
+    /// let work = async |term: tidelock::Term| {
+    ///     while !term.is_ending() {
+    ///         tokio::select! {
+    ///             () = one_step() => {}
+    ///             () = term.ending() => {}
+    ///         }
+    /// #       term.resign();
+    ///     }
+    /// };
+    /// locks.election("scheduler").once(work).await?;
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
     ///
     /// # Cancel safety
     /// Safe to cancel: you can call it again.

@@ -21,6 +21,31 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The right to run a slot, from [`Once::start`](crate::Once::start). Dropping it frees the slot.
+///
+/// ```
+/// # async fn write_report() -> bool { true }
+/// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// # rt.block_on(async {
+/// use tidelock::{Locks, Outcome, Period, Turn};
+///
+/// async fn report(turn: Turn) -> tidelock::Result<()> {
+///     let written = tokio::select! {
+///         why = turn.lost() => return Err(why),
+///         written = write_report() => written,
+///     };
+///     if written { turn.done().await } else { turn.failed().await }
+/// }
+///
+/// let locks = Locks::connect("memory:").await?;
+/// let weekly = locks.once("report", Period::weekly());
+/// if let Outcome::Ran(turn) = weekly.start().await? {
+///     turn.give_back().await?; // not now
+/// }
+/// if let Outcome::Ran(turn) = weekly.start().await? {
+///     report(turn).await?;
+/// }
+/// # Ok::<(), tidelock::Error>(()) }).unwrap();
+/// ```
 #[must_use = "a turn that is dropped at once frees its slot"]
 pub struct Turn {
     guard: Guard,
