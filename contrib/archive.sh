@@ -19,7 +19,7 @@ install -m 755 "$binary" "$folder/$name/tidelock"
 "$binary" completions bash > "$folder/$name/completions/tidelock.bash"
 "$binary" completions zsh > "$folder/$name/completions/_tidelock"
 "$binary" completions fish > "$folder/$name/completions/tidelock.fish"
-cp -r contrib/systemd crates/tidelock-cli/README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$folder/$name/"
+cp -r contrib/systemd contrib/kubernetes crates/tidelock-cli/README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$folder/$name/"
 
 tar --create --gzip --file "$out/$name.tar.gz" --owner 0 --group 0 --directory "$folder" "$name"
 (cd "$out" && sha256sum "$name.tar.gz" > "$name.tar.gz.sha256")

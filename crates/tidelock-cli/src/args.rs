@@ -1,6 +1,8 @@
 //! What can be typed.
 
 mod demo;
+mod elect;
+mod once;
 mod shared;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -10,6 +12,8 @@ use clap_complete::Shell;
 
 pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
+    elect::{Elect, Field, Leader, Restart},
+    once::OncePer,
     shared::{Line, Store, Ticket, Which},
 };
 use crate::{exit, output::Trouble, values};
@@ -37,6 +41,8 @@ impl Args {
             Verb::Acquire(args) => ("acquire", Some(&mut args.store), Some(&mut args.json)),
             Verb::Renew(Renew { ticket }) => ("renew", Some(&mut ticket.store), Some(&mut ticket.json)),
             Verb::Release(Release { ticket }) => ("release", Some(&mut ticket.store), Some(&mut ticket.json)),
+            Verb::Elect(args) => ("elect", Some(&mut args.store), None),
+            Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -74,6 +80,8 @@ pub(crate) enum Verb {
     Acquire(Acquire),
     Renew(Renew),
     Release(Release),
+    Elect(Elect),
+    Leader(Leader),
     Ls(Ls),
     Show(Show),
     Break(Break),
@@ -105,6 +113,9 @@ pub(crate) enum Verb {
 /// locks). While it is stopped with Ctrl-Z, nothing renews the lock: after the ttl the lock is
 /// lost, and the command ends when it is continued.
 ///
+/// With --once-per, the command runs at most once in each slot of the period, on one of all
+/// machines that start it. It finds its slot in TIDELOCK_SLOT.
+///
 /// A tidelock inside the command uses the store of --url or --url-file, too. A password stays out
 /// of the command's environment: a file of --url-file is passed on by its name, and a --url with a
 /// password only with --pass-url. A TIDELOCK_URL that you set yourself is inherited as it is.
@@ -116,7 +127,8 @@ pub(crate) enum Verb {
   tidelock run sync -n -q -E 0 -- ./sync.sh              skip it if it is taken
   tidelock run index --shared -- ./search.sh             with other readers
   tidelock run licenses --permits 2/5 -- ./render.sh     two of five permits
-  tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock")]
+  tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock
+  tidelock run report --once-per 1d -- ./report.sh       once a day, of all machines")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) line: Line,
@@ -145,6 +157,8 @@ pub(crate) struct Run {
     /// the same owner.
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
+    #[command(flatten)]
+    pub(crate) once: OncePer,
     /// After a loss, time from TERM to KILL
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) kill_after: Duration,
@@ -230,11 +244,15 @@ pub(crate) struct Release {
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
   tidelock ls
-  tidelock ls orders/ --json")]
+  tidelock ls orders/ --json
+  tidelock ls --done                                     what `run --once-per` did")]
 pub(crate) struct Ls {
     /// Only names that start with this
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
+    /// List the slots of `run --once-per` that are done instead
+    #[arg(long)]
+    pub(crate) done: bool,
     /// Print a JSON array with one object per lock
     #[arg(long)]
     pub(crate) json: bool,

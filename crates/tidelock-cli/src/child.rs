@@ -109,7 +109,10 @@ impl Child {
         plan.store.introduce(plan.pass_url, command);
         command.env("TIDELOCK_NAME", names[0].as_str()).env("TIDELOCK_TOKEN", &tokens[0]);
         // Those of a tidelock around this one are not ours.
-        command.env_remove("TIDELOCK_NAMES").env_remove("TIDELOCK_TOKENS");
+        command.env_remove("TIDELOCK_NAMES").env_remove("TIDELOCK_TOKENS").env_remove("TIDELOCK_SLOT");
+        if let Some(slot) = hold.slot() {
+            command.env("TIDELOCK_SLOT", slot.to_string());
+        }
         if names.len() > 1 {
             // A name has no control character, so a line each is unambiguous.
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidelock::{Error, Guard, Guards, Locks, Name, Result, Ticket, Token};
+use tidelock::{Error, Guard, Guards, Locks, Name, Result, Slot, Ticket, Token, Turn};
 
 use crate::{
     output::Trouble,
@@ -14,6 +14,8 @@ use crate::{
 pub(crate) enum Hold {
     One(Guard),
     Several(Guards),
+    /// The right to run a slot.
+    Turn(Turn),
 }
 
 /// Asks for a lock: for ever, for a while, or once.
@@ -54,6 +56,7 @@ impl Hold {
     pub(crate) fn token(&self, name: &Name) -> Option<Token> {
         match self {
             Self::One(guard) => Some(guard.token()),
+            Self::Turn(turn) => Some(turn.holding().token()),
             Self::Several(guards) => {
                 guards.iter().find(|guard| guard.name() == name).map(|guard| guard.token())
             }
@@ -64,6 +67,7 @@ impl Hold {
         match self {
             Self::One(guard) => guard.is_held(),
             Self::Several(guards) => guards.is_held(),
+            Self::Turn(turn) => turn.holding().is_held(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Hold {
         match self {
             Self::One(guard) => guard.lost().await,
             Self::Several(guards) => guards.lost().await,
+            Self::Turn(turn) => turn.lost().await,
         }
     }
 
@@ -79,7 +84,9 @@ impl Hold {
     pub(crate) fn leave_behind(self) -> Result<Ticket, Trouble> {
         match self {
             Self::One(guard) => Ok(guard.leave_behind()?),
-            Self::Several(_) => Err(Trouble::Usage("several locks cannot be left held together".into())),
+            Self::Several(_) | Self::Turn(_) => {
+                Err(Trouble::Usage("several locks cannot be left held together".into()))
+            }
         }
     }
 
@@ -87,6 +94,15 @@ impl Hold {
         match self {
             Self::One(guard) => guard.release().await,
             Self::Several(guards) => guards.release().await,
+            Self::Turn(turn) => turn.give_back().await,
+        }
+    }
+
+    /// The slot that is run, if any.
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self {
+            Self::Turn(turn) => Some(turn.slot()),
+            Self::One(_) | Self::Several(_) => None,
         }
     }
 }

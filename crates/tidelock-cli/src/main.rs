@@ -10,6 +10,7 @@ mod clock;
 mod commands;
 mod exit;
 mod hold;
+mod once;
 mod output;
 mod plan;
 mod program;
@@ -53,6 +54,8 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Acquire(args) => commands::acquire::run(args).await,
             Verb::Renew(args) => commands::renew::run(&args.ticket).await,
             Verb::Release(args) => commands::release::run(&args.ticket).await,
+            Verb::Elect(args) => commands::elect::run(args).await,
+            Verb::Leader(args) => commands::leader::run(&args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path, time::Duration};
 
-use tidelock::{MAX_TTL, Name};
+use tidelock::{MAX_TTL, Name, Period};
 
 use crate::{
     args,
@@ -11,6 +11,9 @@ use crate::{
     store::Store,
     values::{Permits, Span},
 };
+
+/// The exit code if a lock is not acquired and nothing else was asked for.
+const NOT_ACQUIRED: u8 = 124;
 
 /// How much of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl Ask {
             owner: None,
             detached: false,
             quiet: args.quiet,
-            busy_code: args.busy_code,
+            busy_code: args.busy_code.unwrap_or(NOT_ACQUIRED),
             fail_fast: args.fail_fast,
         })
     }
@@ -71,6 +74,17 @@ pub(crate) struct Run {
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
     pub(crate) command: Vec<OsString>,
+    /// Whether it runs once per period.
+    pub(crate) once: Option<Once>,
+}
+
+/// Which slot of which period a command runs for.
+#[derive(Debug)]
+pub(crate) struct Once {
+    pub(crate) period: Period,
+    /// `None`: the slot of now.
+    pub(crate) slot: Option<String>,
+    pub(crate) retry_failed: bool,
 }
 
 impl Run {
@@ -88,6 +102,12 @@ impl Run {
                 ask.names.push(name);
             }
         }
+        let args::OncePer { once_per, slot, retry_failed } = args.once;
+        let once = once_per.map(|period| Once { period, slot, retry_failed });
+        if once.is_some() && args.line.busy_code.is_none() {
+            // Who is not needed has not failed.
+            ask.busy_code = 0;
+        }
         program::check(program)?;
         Ok(Self {
             store: Store::new(&args.store)?,
@@ -95,7 +115,50 @@ impl Run {
             ask,
             grace: args.kill_after,
             command: args.command,
+            once,
         })
+    }
+}
+
+/// `tidelock elect`, ready to be done.
+#[derive(Debug)]
+pub(crate) struct Elect {
+    /// The command, and the name, label and ttl of the candidate.
+    pub(crate) run: Run,
+    pub(crate) advertise: Option<String>,
+    /// Whether to lead for one term only.
+    pub(crate) once: bool,
+    pub(crate) restart: args::Restart,
+}
+
+impl Elect {
+    /// Checks what can be known, as [`Run::new`] does.
+    pub(crate) fn new(args: args::Elect) -> Result<Self, Trouble> {
+        let Some(program) = args.command.first() else {
+            return Err(Trouble::Usage("there is no command to run: write it after --".into()));
+        };
+        let ask = Ask {
+            names: vec![Name::new(args.which.name())?],
+            share: Share::Exclusive,
+            wait: None,
+            ttl: args.ttl,
+            label: args.label.unwrap_or_else(|| label(Path::new(program))),
+            owner: None,
+            detached: false,
+            quiet: args.quiet,
+            busy_code: 0,
+            fail_fast: false,
+        };
+        program::check(program)?;
+        let run = Run {
+            store: Store::new(&args.store)?,
+            pass_url: args.pass_url,
+            ask,
+            grace: args.kill_after,
+            command: args.command,
+            once: None,
+        };
+        Ok(Self { run, advertise: args.advertise, once: args.once, restart: args.restart })
     }
 }
 

@@ -10,10 +10,15 @@ use tokio::signal::unix::{self, SignalKind};
 const FORWARDED: [Signal; 6] =
     [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
+/// What a user or a supervisor sends to end a command.
+const ENDS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
 /// The signals that this process catches, except those that it was started to ignore.
 #[derive(Debug)]
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
+    /// The last one that asks for an end.
+    end: Option<Signal>,
 }
 
 impl Signals {
@@ -37,12 +42,12 @@ impl Signals {
                 streams.push((name, unix::signal(SignalKind::from_raw(name.as_raw()))?));
             }
         }
-        Ok(Self { streams })
+        Ok(Self { streams, end: None })
     }
 
     /// The next one that comes in. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
+        let signal = poll_fn(|context| {
             for (name, stream) in &mut self.streams {
                 if stream.poll_recv(context).is_ready() {
                     return Poll::Ready(*name);
@@ -50,7 +55,27 @@ impl Signals {
             }
             Poll::Pending
         })
-        .await
+        .await;
+        if ENDS.contains(&signal) {
+            self.end = Some(signal);
+        }
+        signal
+    }
+
+    /// Waits for a signal that asks for an end, and passes over others: a candidate has no command to send
+    /// them to. Cancel safe.
+    pub(crate) async fn end(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if ENDS.contains(&signal) {
+                return signal;
+            }
+        }
+    }
+
+    /// The last signal that came in and asks for an end, if any did.
+    pub(crate) fn asked_to_end(&self) -> Option<Signal> {
+        self.end
     }
 }
 

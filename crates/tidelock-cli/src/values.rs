@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use tidelock::Period;
+
 /// Some of a number of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Permits {
@@ -57,6 +59,17 @@ fn seconds(text: &str) -> Option<f64> {
             return Some(sum);
         }
     }
+}
+
+/// Reads a period: a time in whole seconds, `week` or `month`.
+pub(crate) fn period(text: &str) -> Result<Period, String> {
+    let refused = |error: tidelock::Error| error.to_string();
+    if matches!(text, "week" | "month") {
+        return text.parse().map_err(refused);
+    }
+    let length = duration(text).map_err(|_| "write a period, such as 15m, 6h, 1d, week or month")?;
+    // Read as it is printed, which says what is wrong with it.
+    Period::every(length).to_string().parse().map_err(refused)
 }
 
 /// Reads permits: `2/5`.

@@ -74,6 +74,19 @@ pub(crate) async fn acquire(store: &Store, ask: &Ask, signals: &mut Signals) -> 
     }
 }
 
+/// Connects for a candidate, which waits for its store for ever. Nothing if a signal ends that.
+pub(crate) async fn connect(
+    store: &Store,
+    ask: &Ask,
+    signals: &mut Signals,
+) -> Result<Option<Locks>, Trouble> {
+    let wait = Wait::new(ask);
+    tokio::select! {
+        locks = wait.connect(store) => locks.map(Some),
+        _ = signals.end() => Ok(None),
+    }
+}
+
 /// A wait that has begun.
 struct Wait<'a> {
     ask: &'a Ask,

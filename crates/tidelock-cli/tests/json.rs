@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Store, json, output, stdout};
+use common::{Running, Store, json, output, stdout};
 use serde_json::Value;
 
 /// A script that holds its lock until it reads a line.
@@ -95,7 +95,16 @@ fn every_command_with_json_is_on_the_page() {
         let has_json = verb != "help" && stdout(&output(&[verb, "--help"])).contains("--json ");
         assert!(!has_json || is_listed, "{verb} prints JSON and is not on the page");
     }
-    assert_eq!(page.len(), 10, "each example is compared below: {:?}", page.keys());
+    assert_eq!(page.len(), 11, "each example is compared below: {:?}", page.keys());
+}
+
+#[test]
+fn leaders_are_printed_as_promised() {
+    let store = Store::new();
+    let args = ["elect", "boss", "--advertise", "here", "--", "sh", "-c", HOLD];
+    let mut candidate = Running::of(store.tidelock(&args));
+    candidate.line();
+    is_as_promised("tidelock leader --json", &json(&["leader", "boss", "--json", "--url", &store.url()]));
 }
 
 #[test]

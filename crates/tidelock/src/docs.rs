@@ -25,6 +25,10 @@ pub mod locks_in_depth {}
 pub mod errors_and_loss {}
 
 #[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
+#[doc = include_str!("../docs/guide/leaders-and-schedulers.md")]
+pub mod leaders_and_schedulers {}
+
+#[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
 #[doc = include_str!("../docs/guide/fencing.md")]
 #[doc = include_str!("../docs/fencing.md")]
 pub mod fencing {}

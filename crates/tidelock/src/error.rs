@@ -8,6 +8,7 @@ use crate::{
     model::name::Name,
 };
 
+mod one_of_many;
 mod span;
 #[cfg(feature = "stock")]
 mod stock;

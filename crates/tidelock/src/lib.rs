@@ -16,7 +16,8 @@
 //! The guide is in [`docs`]: choosing a store, options, errors, recipes and more.
 //!
 //! [`Mutex`], [`RwLock`] and [`Semaphore`] are the same thing underneath: a named queue with a capacity.
-//! [`Multi`] locks several names without deadlock. [`blocking`] is the same API without async.
+//! [`Multi`] locks several names without deadlock. [`Election`] lets one of many processes lead, and [`Once`]
+//! runs a job once per period. [`blocking`] is the same API without async.
 //!
 //! With the feature `stock`, the module `stock` sells limited inventory to many concurrent buyers without
 //! overselling.
@@ -75,10 +76,21 @@ pub use self::{
         blocking,
         builder::Builder,
         client::Locks,
+        election::{
+            Election,
+            observe::{Leader, Watch},
+            term::Term,
+        },
         fence,
         guard::Guard,
         multi::{Guards, Multi},
         mutex::Mutex,
+        once::{
+            Once, Outcome, Running,
+            record::Done,
+            slot::{Period, Slot},
+            turn::Turn,
+        },
         options::{DEFAULT_TTL, MAX_TTL},
         rw_lock::RwLock,
         semaphore::Semaphore,
@@ -90,7 +102,7 @@ pub use self::{
     model::{
         line,
         name::{MAX_NAME_BYTES, Name},
-        owner::{MAX_OWNER_BYTES, Owner},
+        owner::{MAX_ADVERTISED_BYTES, MAX_OWNER_BYTES, Owner},
         token::Token,
     },
 };

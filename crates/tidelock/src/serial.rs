@@ -99,6 +99,9 @@ struct Lock {
 struct Claim {
     claim: ClaimId,
     label: String,
+    /// Views that earlier versions wrote have none.
+    #[serde(default)]
+    advertised: Option<String>,
     owner: Option<Owner>,
     share: Kind,
     permits: Option<u32>,
@@ -142,6 +145,7 @@ impl Serialize for ClaimView {
         let claim = Claim {
             claim: self.id,
             label: self.label.as_ref().to_owned(),
+            advertised: self.advertised.as_ref().map(|text| text.as_ref().to_owned()),
             owner: self.owner.clone(),
             share,
             permits,
@@ -168,6 +172,7 @@ impl<'de> Deserialize<'de> for ClaimView {
             share,
             owner: claim.owner,
             label: Arc::from(claim.label),
+            advertised: claim.advertised.map(Arc::from),
             epoch: claim.token.map(Token::epoch),
             age: Duration::from_millis(claim.age_ms),
             lapse_in: Duration::from_millis(claim.expires_in_ms),

@@ -190,28 +190,48 @@ async fn a_leader_that_loses_its_lock_steps_down_and_another_leads_a_later_term(
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
     assert!(locks.evict("leader", seen[0].holders[0].id, "maintenance").await.unwrap());
-    let why = first.line("stepped down: ");
-    assert!(why.contains("maintenance"), "{why}");
+    assert_eq!(first.line("stepped down: "), "the lead was lost");
     let later: Token = second.line("leading, term ").parse().unwrap();
     assert!(later > term);
-    first.line("standing by");
     second.signal(Signal::INT);
+    assert_eq!(second.line("stepped down: "), "on request");
     second.line("stopped");
     assert!(second.end().success());
     let last: Token = first.line("leading, term ").parse().unwrap();
     assert!(last > later);
 }
 
+#[tokio::test]
+async fn the_worker_of_a_service_runs_on_one_instance_and_all_say_on_which() {
+    let folder = Folder::new();
+    let url = folder.url();
+    let mut first = Example::start("axum_leader", &[&url, "127.0.0.1:0"]);
+    let one = first.line("listening on ");
+    first.line("working in term ");
+    let mut second = Example::start("axum_leader", &[&url, "127.0.0.1:0"]);
+    let two = second.line("listening on ");
+    assert_eq!(request(&two, "GET /leader"), (200, format!("http://{one}\n")));
+    first.signal(Signal::INT);
+    first.line("stopped");
+    assert!(first.end().success());
+    second.line("working in term ");
+    assert_eq!(request(&two, "GET /leader"), (200, format!("http://{two}\n")));
+}
+
 /// Sends a request and returns the status and the text of the answer.
-fn charge(address: &str, account: &str) -> (u16, String) {
+fn request(address: &str, what: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let head = format!("POST /accounts/{account}/charge HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    let head = format!("{what} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
+}
+
+fn charge(address: &str, account: &str) -> (u16, String) {
+    request(address, &format!("POST /accounts/{account}/charge"))
 }
 
 #[tokio::test]

@@ -65,8 +65,8 @@ pub(crate) struct Line {
     /// Exit with N, not 124, if the lock is not acquired
     ///
     /// From 0 to 255, like flock -E. Use it where 124 may come from the command, such as `timeout`.
-    #[arg(short = 'E', long, value_name = "N", default_value_t = 124, hide_default_value = true)]
-    pub(crate) busy_code: u8,
+    #[arg(short = 'E', long, value_name = "N")]
+    pub(crate) busy_code: Option<u8>,
     /// Do not wait for a store that does not answer
     ///
     /// Nor for one that is not reachable: both are an error after three quick tries.

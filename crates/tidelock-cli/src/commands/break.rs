@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use tidelock::{
-    MAX_OWNER_BYTES,
+    Done, MAX_OWNER_BYTES,
     backend::{ClaimView, LockView},
 };
 
@@ -125,6 +125,9 @@ fn check(args: &Break) -> Result<(), Trouble> {
 fn choose(mut views: Vec<LockView>, args: &Break) -> Vec<LockView> {
     let prefix = args.prefix.as_deref().unwrap_or_default();
     let least = args.older_than.unwrap_or_default();
+    // A slot that is done is no lock: who means it names it.
+    let is_named = args.name.is_some() || args.named.is_some();
+    views.retain(|view| is_named || Done::of(view).is_none());
     views.retain_mut(|view| {
         view.holders.retain(|holder| holder.age >= least);
         view.name.as_str().starts_with(prefix) && !view.holders.is_empty()

@@ -5,6 +5,8 @@ pub(crate) mod r#break;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod elect;
+pub(crate) mod leader;
 pub(crate) mod ls;
 pub(crate) mod man;
 pub(crate) mod release;

@@ -6,6 +6,7 @@ use crate::{
     args,
     child::{self, Ended},
     exit::Exit,
+    once,
     output::{self, Trouble},
     plan::Run,
     signals::Signals,
@@ -19,6 +20,9 @@ const RELEASE: Duration = Duration::from_secs(5);
 pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
     let plan = Run::new(args)?;
     let mut signals = Signals::forwarded()?;
+    if let Some(once) = &plan.once {
+        return once::run(&plan, once, &mut signals).await;
+    }
     let hold = match waiting::acquire(&plan.store, &plan.ask, &mut signals).await? {
         Waited::Got(_, hold) => hold,
         Waited::Ended(exit) => return Ok(exit),

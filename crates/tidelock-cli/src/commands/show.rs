@@ -47,7 +47,16 @@ fn text(view: &LockView, store: &str) -> String {
         rows.push(row(format!("waits, place {}", ahead + 1), waiter));
     }
     let table = output::table(["STATE", "WHO", "FOR", "AS", "OWNER", "TOKEN", "EXPIRES IN"], &rows);
-    format!("lock {:?} on {store}: {holders}, {waiters} waiting\n{table}", view.name)
+    let advertised: String = view
+        .holders
+        .iter()
+        .filter_map(|holder| {
+            Some(
+                output::clean(&format!("{} advertises {}", holder.label, holder.advertised.as_ref()?)) + "\n",
+            )
+        })
+        .collect();
+    format!("lock {:?} on {store}: {holders}, {waiters} waiting\n{table}{advertised}", view.name)
 }
 
 fn row(state: String, claim: &ClaimView) -> [String; 7] {

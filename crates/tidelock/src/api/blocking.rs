@@ -21,6 +21,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+pub use crate::api::{
+    election::blocking::{Election, Watch},
+    once::blocking::Once,
+};
 use crate::{
     api::builder::builder_methods,
     api::guard::outcome,
@@ -133,6 +137,18 @@ twin_types! {
     /// [`Guards`](crate::Guards) without async. Dropping it releases all locks, and waits up to 2 s for each.
     #[must_use = "guards that are dropped at once protect nothing"]
     Guards,
+}
+
+impl Twin<Election> for crate::Election {
+    fn twin(self) -> Election {
+        Election { inner: self }
+    }
+}
+
+impl Twin<Once> for crate::Once {
+    fn twin(self) -> Once {
+        Once { inner: self }
+    }
 }
 
 impl Twin<Option<Guard>> for Option<crate::Guard> {

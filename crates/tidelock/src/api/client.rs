@@ -6,10 +6,12 @@ use std::{sync::Arc, time::Duration};
 use crate::testing::defect::Defects;
 use crate::{
     api::builder::Builder,
+    api::election::{Election, observe::Sights},
     api::facade::both,
     api::handle::Handle,
     api::multi::{Guards, Multi},
     api::mutex::Mutex,
+    api::once::{Once, slot::Period},
     api::options::{Options, checked_name},
     api::rw_lock::RwLock,
     api::semaphore::Semaphore,
@@ -41,6 +43,8 @@ pub struct Locks {
     engine: Client,
     /// What locks start with.
     defaults: Arc<Options>,
+    /// The elections that this client watches.
+    sights: Arc<Sights>,
 }
 
 both! { impl Locks {
@@ -154,6 +158,16 @@ both! { impl Locks {
     /// Returns a lock with a number of permits.
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore { handle: self.handle(name.as_ref()), permits }
+    }
+
+    /// Returns an election, in which one of many candidates leads at a time.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.handle(name.as_ref()), &self.sights)
+    }
+
+    /// Returns a job that runs at most once in each slot of a period.
+    pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
+        Once::new(self.handle(name.as_ref()), period)
     }
 
     /// Returns a handle for several mutexes that are held together.
@@ -371,7 +385,7 @@ impl Locks {
     pub(crate) fn start(backend: Arc<dyn Backend>, clock: Clock, flaws: Flaws, defaults: Options) -> Self {
         let client = backend.client_id();
         let engine = Client::new(Engine::start(backend, client, clock, flaws));
-        Self { engine, defaults: Arc::new(defaults) }
+        Self { engine, defaults: Arc::new(defaults), sights: Arc::default() }
     }
 
     /// Shuts down the client and returns how many locks were still held after `grace`.

@@ -14,7 +14,7 @@ macro_rules! both {
 
         const _: () = {
             #[allow(unused_imports, reason = "each type needs some of them")]
-            use $crate::api::blocking::{Builder, Guard, Guards, Locks, Multi, Mutex, RwLock, Semaphore};
+            use $crate::api::blocking::{Builder, Election, Guard, Guards, Locks, Multi, Mutex, Once, RwLock, Semaphore};
             impl $Type {
                 $crate::api::facade::twins!($Type; $($methods)*);
             }

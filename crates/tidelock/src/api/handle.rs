@@ -60,7 +60,7 @@ impl Handle {
         shown
     }
 
-    fn name(&self) -> Result<&Name> {
+    pub(crate) fn name(&self) -> Result<&Name> {
         self.name.as_ref().map_err(Clone::clone)
     }
 

@@ -29,6 +29,10 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// Whether an exclusive claim is a write lock, for stores that share their queues with other programs.
     pub(crate) writes: bool,
+    /// Whether the claim is never handed to another task of this process, as that of a candidate.
+    pub(crate) alone: bool,
+    /// Whether nobody relies on the claim as on a lock: it says that a slot is done, for as long as that matters.
+    pub(crate) record: bool,
     /// The first mistake made while setting options; reported when the lock is acquired.
     mistake: Option<Error>,
 }
@@ -45,6 +49,8 @@ impl Options {
             detached: false,
             fail_fast: false,
             writes: false,
+            alone: false,
+            record: false,
             mistake: None,
         }
     }
@@ -89,6 +95,7 @@ impl Options {
             detached: self.detached,
             fail_fast: self.fail_fast,
             writes: self.writes && share == Share::Exclusive,
+            alone: self.alone,
             store_reenters: abilities.reentry,
         })
     }
@@ -104,7 +111,7 @@ impl Options {
             ));
         }
         let ttl = self.ttl;
-        if ttl > MAX_TTL {
+        if ttl > MAX_TTL && !self.record {
             return Err(Error::invalid_option(format!(
                 "a ttl of {ttl:?} is too long, at most {MAX_TTL:?} are allowed: a shorter one can be renewed"
             )));

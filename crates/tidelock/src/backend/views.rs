@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Capacity, Claim, ClaimId, Share};
-use crate::model::{name::Name, owner::Owner, token::Token};
+use crate::model::{
+    name::Name,
+    owner::{Owner, split_label},
+    token::Token,
+};
 
 /// A lock as shown to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub struct ClaimView {
     pub owner: Option<Owner>,
     /// The label that its client gave.
     pub label: Arc<str>,
+    /// What it advertises, if it is a candidate of an [`Election`](crate::Election) that does.
+    pub advertised: Option<Arc<str>>,
     /// The epoch it holds with, if it holds.
     pub epoch: Option<u64>,
     /// How long it has held or waited.
@@ -58,11 +64,13 @@ pub struct ClaimView {
 impl ClaimView {
     /// Creates a view, for backends.
     pub fn new(claim: &Claim, epoch: Option<u64>, age: Duration, lapse_in: Duration) -> Self {
+        let (label, advertised) = split_label(&claim.label);
         Self {
             id: claim.id,
             share: claim.share,
             owner: claim.owner.clone(),
-            label: Arc::clone(&claim.label),
+            label,
+            advertised,
             epoch,
             age,
             lapse_in,

@@ -144,8 +144,8 @@ impl LocalLine {
 /// Guards of one owner share a claim if they asked for the same: then re-entry costs no message.
 /// One with a limit of its own enters the store's line with a claim of its own and rides there.
 fn stands_alone(request: &Request<'_>) -> bool {
-    if request.detached {
-        // Left behind, it takes its claim along.
+    if request.detached || request.alone {
+        // Left behind, it takes its claim along. A leader's goes to the next in the store's line.
         return true;
     }
     match request.owner {

@@ -30,6 +30,8 @@ pub(crate) struct Request<'a> {
     pub(crate) fail_fast: bool,
     /// Whether it was asked for as a write lock.
     pub(crate) writes: bool,
+    /// Whether its claim is never handed to another task of this process.
+    pub(crate) alone: bool,
     /// Whether the store lets an owner re-enter with another claim.
     pub(crate) store_reenters: bool,
 }

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{model::name::Name, model::owner::Owner};
+use crate::{
+    model::name::Name,
+    model::owner::{Owner, is_of_done_slot},
+};
 
 /// One connection of one process to a store, to which pushes for its claims are sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -200,6 +203,14 @@ impl Claim {
             writes: false,
             auto_renew: true,
         }
+    }
+
+    /// Returns whether it only says that a slot of a [`Period`](crate::Period) is done.
+    ///
+    /// Nobody relies on such a claim as on a lock, and its lease may last for months. So its ttl does not count
+    /// where a store keeps quiet, after it lost its data, for as long as leases may last.
+    pub fn is_record(&self) -> bool {
+        self.detached && is_of_done_slot(&self.label)
     }
 
     /// Sets the owner for which it re-enters.

@@ -74,6 +74,7 @@ pub(crate) struct Calls {
     pub(crate) renew: AtomicUsize,
     pub(crate) renewed: AtomicUsize,
     pub(crate) leave: AtomicUsize,
+    pub(crate) look: AtomicUsize,
 }
 
 impl Calls {
@@ -119,6 +120,7 @@ impl Backend for Counted {
     }
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
+        self.calls.look.fetch_add(1, Ordering::SeqCst);
         self.inner.look(scope)
     }
 }

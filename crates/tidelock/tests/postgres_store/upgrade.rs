@@ -102,7 +102,7 @@ async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up
     assert!(old.enter(NAME, 1).starts_with("{1,"));
     // The first of the new version installs its own, under a claim and a session of the old one.
     let locks = place.connect().await;
-    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|2");
+    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|3");
     let waiting = waiter(&locks, NAME, LONG);
     until_waiting(&locks, NAME, 1).await;
     assert!(old.holds(NAME, 1) && !waiting.is_finished());

@@ -3,11 +3,16 @@
 //! A bucket's payload is a row of records, one for each name in use:
 //!
 //! ```text
-//! record  length u32 | name: length u16, text | last epoch u64 | claims u32 | claim …
+//! record  length u32 | name: length u16, text | last epoch u64 | claims u32 | claim … | rest …
 //! claim   id u128 | share u8 (and 128 if detached), n u32, of u32 | ttl u64 | since u64 | lapses u64
 //!         | hold u8 (0 no, 1 yes, 2 rides) | epoch u64 | held since u64
 //!         | owner: length u8, text (0 is none) | label: length u8, text
+//! rest    id u128 | length u16, text
 //! ```
+//!
+//! A label with more than 255 bytes has something advertised with it, which stands in a *rest* behind the claims.
+//! Programs of earlier versions read no rests. When they change a line, they leave rests out, so what is advertised
+//! there is forgotten, but never cut.
 //!
 //! Numbers are little-endian, times nanoseconds of the boot-time clock. Nothing here is trusted:
 //! whatever does not fit together is [`None`], never a panic.
@@ -136,6 +141,9 @@ impl Record<'_> {
         for _ in 0..claims {
             parts.push(read_part(&mut reader, name)?);
         }
+        while !reader.0.is_empty() {
+            read_rest(&mut reader, &mut parts)?;
+        }
         Some(Line::from_parts(last_epoch, parts))
     }
 }
@@ -168,11 +176,46 @@ fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     Some(Part { claim: Arc::new(claim), since, lapses, hold })
 }
 
+/// Reads the rest of a label, and puts it behind the label of its claim.
+fn read_rest(reader: &mut Reader<'_>, parts: &mut [Part]) -> Option<()> {
+    let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
+    let len = reader.u16()? as usize;
+    let rest = reader.text(len)?;
+    if let Some(part) = parts.iter_mut().find(|part| part.claim.id == id) {
+        let claim = Arc::make_mut(&mut part.claim);
+        claim.label = format!("{}{rest}", claim.label).into();
+    }
+    Some(())
+}
+
+/// Splits a label into what stands in its claim and what stands behind all claims, if it is too long for that.
+fn split(label: &str) -> (&str, &str) {
+    if label.len() <= 255 {
+        return (label, "");
+    }
+    // What is advertised begins with a control character, which no label has.
+    label.split_at(label.find(char::is_control).unwrap_or(label.len()))
+}
+
+fn write_rest(out: &mut Vec<u8>, claim: &Claim) {
+    let (_, rest) = split(&claim.label);
+    if let Ok(len) = u16::try_from(rest.len())
+        && len > 0
+    {
+        out.extend_from_slice(&claim.id.get().to_le_bytes());
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(rest.as_bytes());
+    }
+}
+
 /// Appends the record of a line.
 pub(super) fn write_record(out: &mut Vec<u8>, name: &Name, line: &Line) {
     let start = begin_record(out, name, line.last_epoch(), line.len() as u32);
     for part in line.parts() {
         write_part(out, &part.claim, part.since, part.lapses, part.hold);
+    }
+    for part in line.parts() {
+        write_rest(out, &part.claim);
     }
     end_record(out, start);
 }
@@ -181,6 +224,7 @@ pub(super) fn write_record(out: &mut Vec<u8>, name: &Name, line: &Line) {
 pub(super) fn write_only_holder(out: &mut Vec<u8>, claim: &Claim, hold: PartHold) {
     let start = begin_record(out, &claim.name, hold.epoch, 1);
     write_part(out, claim, hold.since, hold.since + claim.ttl, Some(hold));
+    write_rest(out, claim);
     end_record(out, start);
 }
 
@@ -224,7 +268,7 @@ fn write_part(out: &mut Vec<u8>, claim: &Claim, since: Moment, lapses: Moment, h
     fixed[58..].copy_from_slice(&held_since.to_le_bytes());
     out.extend_from_slice(&fixed);
     write_text(out, claim.owner.as_ref().map_or("", |owner| owner.as_str()));
-    write_text(out, &claim.label);
+    write_text(out, split(&claim.label).0);
 }
 
 /// Owners, labels and reasons have 128 bytes at most; a longer one of somebody who built it by hand
@@ -298,6 +342,10 @@ mod tests {
         model::line::StoreTime,
     };
 
+    fn long_label() -> Arc<str> {
+        format!("test\u{1f}{}", "é".repeat(512)).into()
+    }
+
     fn line(name: &Name, claims: u64) -> Line {
         let mut line = Line::default();
         for serial in 0..claims {
@@ -307,7 +355,8 @@ mod tests {
                 share: if serial == 2 { Share::Shared } else { Share::Exclusive },
                 owner: (serial % 2 == 0).then(|| Owner::new("ann").unwrap()),
                 ttl: Duration::from_secs(30),
-                label: "test 🔒".into(),
+                // The second advertises more than its label has room for.
+                label: if serial == 1 { long_label() } else { "test 🔒".into() },
                 detached: serial == 3,
                 writes: false,
                 auto_renew: true,
@@ -339,6 +388,19 @@ mod tests {
                 record.read_name().and_then(|name| record.read_line(&name)).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn what_is_advertised_is_forgotten_but_not_cut_by_programs_that_read_no_rests() {
+        let name = Name::new("a").unwrap();
+        let mut payload = Vec::new();
+        write_record(&mut payload, &name, &line(&name, 2));
+        let record = records(&payload).next().unwrap();
+        let mut reader = Reader(record.line);
+        let (_, claims) = (reader.u64().unwrap(), reader.u32().unwrap());
+        let parts: Vec<_> = (0..claims).map(|_| read_part(&mut reader, &name).unwrap()).collect();
+        assert_eq!((parts.len(), &*parts[1].claim.label), (2, "test"));
+        assert!(!reader.0.is_empty(), "the rest follows the claims");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Verbs for MysqlStore {
 
     async fn enter(self: Arc<Self>, claim: Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         let longest = self.link.config().longest_ttl;
-        if claim.ttl > longest && self.link.forgets() {
+        if claim.ttl > longest && !claim.is_record() && self.link.forgets() {
             let than = "this server is left alone after a start";
             let instead = "set longest_ttl_ms in the URL of all clients, or let the server write each commit to its disk";
             return Err(longest_ttl::refuse(claim.ttl, longest, than, instead));

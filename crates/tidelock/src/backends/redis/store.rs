@@ -48,7 +48,9 @@ impl Verbs for RedisStore {
 
     async fn enter(self: Arc<Self>, claim: Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         // A server that forgets has to be given so much time.
-        self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
+        if !claim.is_record() {
+            self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
+        }
         match self.ask_at_hand(|form| self.enter_command(&claim, ask, None, form)).await {
             Some(answer) => codec::entered(&claim, &answer?),
             None => Box::pin(self.ask_to_enter(&claim, ask, None)).await,

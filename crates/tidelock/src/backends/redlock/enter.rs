@@ -22,7 +22,7 @@ const ROUNDS_OF_AGREEMENT: u32 = 3;
 
 impl RedlockStore {
     pub(super) async fn enter(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
-        if claim.ttl > self.longest_ttl {
+        if claim.ttl > self.longest_ttl && !claim.is_record() {
             return Err(Failure::denied(format!(
                 "a ttl of {:?} is longer than servers are kept from voting after a start, which is {:?}: ask for less, or set longest_ttl_ms in the URL of all clients",
                 claim.ttl, self.longest_ttl

@@ -1,6 +1,6 @@
 //! A claim takes a place at the end of its line.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     claims::Entry,
@@ -16,14 +16,21 @@ use super::{
     view,
 };
 use crate::{
+    DEFAULT_TTL,
     backend::{Ask, Claim, Entered, Failure, FailureKind, Standing},
     backends::shared::failures::in_doubt,
 };
 
+/// How long the session of a claim lives without its client. The node of a slot that is done belongs to no session,
+/// so no session has to live as long as that.
+fn session_ttl(claim: &Claim) -> Duration {
+    if claim.is_record() { claim.ttl.min(DEFAULT_TTL) } else { claim.ttl }
+}
+
 impl ZookeeperStore {
     /// A try that cannot succeed is answered without a place in line.
     pub(super) async fn would_enter(&self, claim: &Arc<Claim>) -> Result<Option<Entered>, Failure> {
-        let (session, parent) = (self.link.session(claim.ttl), self.path(&claim.name));
+        let (session, parent) = (self.link.session(session_ttl(claim)), self.path(&claim.name));
         for _ in 0..TRIES {
             let order = match self.list_fresh(&session, &parent).await {
                 Ok(children) => Order::read(&children),
@@ -46,7 +53,7 @@ impl ZookeeperStore {
 
     /// Takes a place at the end of the line, and says how the claim stands there.
     pub(super) async fn take_place(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
-        let (session, parent) = (self.link.session(claim.ttl), self.path(&claim.name));
+        let (session, parent) = (self.link.session(session_ttl(claim)), self.path(&claim.name));
         let entry = Entry::new(claim, &session, &parent, self.clock.now() + claim.ttl * 2);
         let turn = Arc::clone(&entry.turn);
         let _alone = turn.lock().await;

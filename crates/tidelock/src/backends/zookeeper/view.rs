@@ -16,7 +16,7 @@ use crate::{
     backend::{Claim, ClaimId, ClaimView, LockView, Scope},
     clock::wall_micros,
     model::name::Name,
-    model::owner::Owner,
+    model::owner::{Owner, split_label},
 };
 
 /// How many nodes are read at once.
@@ -93,6 +93,7 @@ impl ZookeeperStore {
         let claim = |contender: &Contender, holds: bool| {
             let (data, stat) = read.get(&contender.node)?;
             let (label, ttl) = read_data(data);
+            let (label, advertised) = split_label(&label);
             let epoch = contender.epoch.unwrap_or_else(|| self.epochs.shown(stat.czxid));
             let born = u64::try_from(stat.ctime).unwrap_or(0).saturating_mul(1_000);
             let ttl = contender.lease.unwrap_or(ttl);
@@ -101,6 +102,7 @@ impl ZookeeperStore {
                 share: contender.share,
                 owner: contender.owner.as_deref().and_then(|owner| Owner::new(owner).ok()),
                 label,
+                advertised,
                 epoch: holds.then_some(epoch),
                 age: Duration::from_micros(wall_micros().saturating_sub(born)),
                 lapse_in: ttl,

@@ -8,11 +8,13 @@
 mod cancel;
 mod capacity;
 mod cleanup;
+mod election;
 mod exclusion;
 mod fencing;
 mod lease;
 mod loss;
 mod names;
+mod once;
 mod order;
 mod permits;
 mod read_write;
@@ -24,7 +26,7 @@ use super::suite::Case;
 
 /// Every case.
 pub fn all() -> Vec<Case> {
-    let groups: [fn() -> Vec<Case>; 14] = [
+    let groups: [fn() -> Vec<Case>; 16] = [
         exclusion::cases,
         order::cases,
         read_write::cases,
@@ -39,6 +41,8 @@ pub fn all() -> Vec<Case> {
         capacity::cases,
         cleanup::cases,
         tickets::cases,
+        election::cases,
+        once::cases,
     ];
     groups.into_iter().flat_map(|group| group()).collect()
 }

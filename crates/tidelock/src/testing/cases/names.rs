@@ -1,7 +1,11 @@
 //! Names are hostile input.
 
+use std::sync::Arc;
+
 use crate::{
-    Guard,
+    Guard, MAX_ADVERTISED_BYTES, MAX_OWNER_BYTES,
+    backend::{Claim, Share, Standing},
+    model::owner::join_label,
     testing::suite::{LONG_TTL, World},
 };
 
@@ -14,6 +18,7 @@ super::cases! { "names":
     bad_name_is_one_clear_sentence,
     bad_owner_or_label_is_one_clear_sentence,
     hostile_owner_and_label_show_as_they_were_given,
+    what_is_advertised_is_kept_whole_for_holders_and_waiters,
 }
 
 /// Each of these is a name, and no two of them are the same lock.
@@ -188,4 +193,29 @@ async fn hostile_owner_and_label_show_as_they_were_given(world: World) {
         assert_eq!(holder.owner.as_ref().map(|owner| owner.as_str()), Some(*hostile));
         guard.release().await.unwrap();
     }
+}
+
+async fn what_is_advertised_is_kept_whole_for_holders_and_waiters(world: World) {
+    let [one, two, three] = world.backends().await;
+    let name = world.name("election");
+    let text = |last: &str| format!("{}{last}", "é/".repeat(MAX_ADVERTISED_BYTES / 3 - 2));
+    let label = "🔒".repeat(MAX_OWNER_BYTES / 4);
+    let claims = [(&one, "one"), (&two, "two"), (&three, "3")].map(|(client, last)| {
+        let claim = Claim::clone(&client.claim(&name, Share::Exclusive));
+        (client, Arc::new(claim.label(join_label(&label, &text(last)))), text(last))
+    });
+    one.hold(&claims[0].1).await;
+    two.stand(&claims[1].1).await;
+    three.stand(&claims[2].1).await;
+    for (turn, (client, claim, _)) in claims.iter().enumerate() {
+        // The last pushes have come when it holds.
+        world.until("it holds", || async { matches!(client.stands(claim).await, Standing::Held(_)) }).await;
+        let view = world.seen(&name).await.unwrap();
+        let shown = view.holders.iter().chain(&view.waiters);
+        let shown: Vec<_> = shown.map(|claim| (&*claim.label, claim.advertised.as_deref())).collect();
+        let wanted = claims[turn..].iter().map(|(_, _, text)| (&*label, Some(&**text)));
+        assert_eq!(shown, wanted.collect::<Vec<_>>());
+        client.leave(claim).await;
+    }
+    world.until_idle(&name).await;
 }

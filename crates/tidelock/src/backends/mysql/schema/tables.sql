@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS tidelock_lines (
   weight INT UNSIGNED NOT NULL DEFAULT 0,
   total INT UNSIGNED NOT NULL DEFAULT 0,
   owner VARBINARY(128) NOT NULL DEFAULT '',
-  label VARBINARY(512) NOT NULL DEFAULT '',
+  label VARBINARY(1280) NOT NULL DEFAULT '',
   ttl BIGINT NOT NULL DEFAULT 0,
   since BIGINT NOT NULL DEFAULT 0,
   lapses BIGINT NOT NULL DEFAULT 0,
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS tidelock_claims (
   weight INT UNSIGNED NOT NULL,
   total INT UNSIGNED NOT NULL,
   owner VARBINARY(128) NOT NULL,
-  label VARBINARY(512) NOT NULL,
+  label VARBINARY(1280) NOT NULL,
   ttl BIGINT NOT NULL,
   since BIGINT NOT NULL,
   lapses BIGINT NOT NULL,
@@ -42,6 +42,11 @@ CREATE TABLE IF NOT EXISTS tidelock_claims (
   PRIMARY KEY (name, place),
   KEY by_client (client, claim)
 ) ENGINE = InnoDB
+//
+-- Earlier revisions made labels shorter than what a candidate of an election advertises with its own.
+ALTER TABLE tidelock_lines MODIFY label VARBINARY(1280) NOT NULL DEFAULT ''
+//
+ALTER TABLE tidelock_claims MODIFY label VARBINARY(1280) NOT NULL
 //
 -- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
 CREATE TABLE IF NOT EXISTS tidelock_gone (

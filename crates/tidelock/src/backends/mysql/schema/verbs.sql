@@ -3,7 +3,7 @@ DROP PROCEDURE IF EXISTS tidelock_enter_line
 -- Enters a line that somebody is in, or that is not there yet.
 CREATE PROCEDURE tidelock_enter_line(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_try TINYINT, p_weight INT UNSIGNED,
-  p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(512), p_ttl BIGINT)
+  p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(1280), p_ttl BIGINT)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_line, v_spilt, v_changed, v_added, v_hold TINYINT DEFAULT 0;
@@ -138,7 +138,7 @@ DROP PROCEDURE IF EXISTS tidelock_enter
 -- 'C', capacity: another capacity is agreed on | 'U', weight, total: its owner holds less than that.
 CREATE PROCEDURE tidelock_enter(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_try TINYINT, p_weight INT UNSIGNED,
-  p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(512), p_ttl BIGINT)
+  p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(1280), p_ttl BIGINT)
 MODIFIES SQL DATA
 main: BEGIN
   DECLARE v_taken INT;
@@ -469,6 +469,6 @@ DROP PROCEDURE IF EXISTS tidelock_version
 CREATE PROCEDURE tidelock_version()
 READS SQL DATA
 BEGIN
-  SELECT 1, 2;
+  SELECT 1, 3;
 END
 //

