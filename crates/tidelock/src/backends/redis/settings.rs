@@ -18,11 +18,11 @@ use crate::{
     error::{Error, Result},
 };
 
+use super::fleet::{Dialect, Template};
 use super::options::{
     DB, EVICTION, LOCK_KEY, MODE, OPTIONS, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD,
     SENTINEL_USER, database,
 };
-use super::fleet::{Dialect, Template};
 
 /// How a client reaches Redis, and how locks are kept there.
 #[derive(Clone)]

@@ -28,7 +28,9 @@ impl Fleet {
             // That somebody waits outside of our line is not known, and likely.
             Some([1, epoch, ttl, waiting, made]) => {
                 if !self.claims.holds(claim, natural(*made)) {
-                    return Err(Failure::unknown("the lock of other programs was taken away and taken again"));
+                    return Err(Failure::unknown(
+                        "the lock of other programs was taken away and taken again",
+                    ));
                 }
                 (Entered::Held(grant(*epoch, *ttl, (*waiting).max(1))), false)
             }

@@ -120,6 +120,11 @@ impl Fleet {
             ));
         }
         let key = self.key(&claim.name);
+        if key == line {
+            return Err(Failure::denied(format!(
+                "lock_key makes {key:?} the key of other programs, where our own line is kept: use another lock_key or prefix in the URL"
+            )));
+        }
         if self.is_cluster && !super::link::in_one_slot(line, &key) {
             return Err(Failure::denied(format!(
                 "in a cluster the key of other programs has to be in the slot of the lock, and {key:?} is in another: use names without braces and percent signs, and lock_key={{name}} or one with a hash tag, such as lock:{{{{name}}}}"

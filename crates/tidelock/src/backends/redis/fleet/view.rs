@@ -48,17 +48,18 @@ impl RedisStore {
         let view = view.filter(|_| is_wanted);
         let is_ours = |entry: &[u8]| view.as_ref().is_some_and(|view| is_of(entry, view));
         let strangers = found.entries.iter().filter(|(entry, ..)| !is_ours(entry));
-        let mut strangers: Vec<_> =
-            strangers.map(|(entry, count, reads)| fleet.stranger(name, entry, count, *reads, &found)).collect();
+        let mut strangers: Vec<_> = strangers
+            .map(|(entry, count, reads)| fleet.stranger(name, entry, count, *reads, &found))
+            .collect();
         if let Some(strange) = &found.strange {
-            let text = format!("a {strange} that is no lock of these programs is kept there, and is in the way");
+            let text =
+                format!("a {strange} that is no lock of these programs is kept there, and is in the way");
             strangers.push(stranger(name, b"", text, false, Duration::ZERO));
         }
         if strangers.is_empty() {
             return Ok(view);
         }
-        let mut view =
-            without_entries(view.unwrap_or_else(|| LockView::new(name.clone(), None, 0)), &found);
+        let mut view = without_entries(view.unwrap_or_else(|| LockView::new(name.clone(), None, 0)), &found);
         strangers.append(&mut view.holders);
         view.holders = strangers;
         Ok(Some(view))
@@ -125,11 +126,15 @@ impl RedisStore {
 impl Fleet {
     fn stranger(&self, name: &Name, entry: &[u8], count: &str, reads: bool, found: &Found) -> ClaimView {
         let entry_text = entry.iter().flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from);
-        let (entry_text, made): (String, _) = (entry_text.take(80).collect(), match self.dialect {
-            Dialect::Redisson => "a Redisson client",
-            Dialect::SetNx => "a SET NX client",
-        });
-        let count = if count.is_empty() || count == "1" { String::new() } else { format!(", entered {count} times") };
+        let (entry_text, made): (String, _) = (
+            entry_text.take(80).collect(),
+            match self.dialect {
+                Dialect::Redisson => "a Redisson client",
+                Dialect::SetNx => "a SET NX client",
+            },
+        );
+        let count =
+            if count.is_empty() || count == "1" { String::new() } else { format!(", entered {count} times") };
         let ends = if found.left.is_none() { ", without an expiry: held until it is released" } else { "" };
         let label = format!("{made}: {entry_text}{count}{ends}");
         stranger(name, entry, label, reads, found.left.unwrap_or(Duration::ZERO))
@@ -173,7 +178,11 @@ fn entries(kept: &Value) -> Vec<(Vec<u8>, String, bool)> {
 
 fn entry(field: &Value, count: &Value, reads: bool) -> Option<(Vec<u8>, String, bool)> {
     let Value::BulkString(field) = field else { return None };
-    Some((field.clone(), codec::text(count).unwrap_or_default().to_owned(), reads && !field.ends_with(b":write")))
+    Some((
+        field.clone(),
+        codec::text(count).unwrap_or_default().to_owned(),
+        reads && !field.ends_with(b":write"),
+    ))
 }
 
 fn is(value: &Value, text: &[u8]) -> bool {
