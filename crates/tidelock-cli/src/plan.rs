@@ -16,6 +16,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Exclusive,
+    /// The write half of a read-write lock.
+    Write,
     Shared,
     Permits(Permits),
 }
@@ -47,6 +49,7 @@ impl Ask {
             share: match args.permits {
                 Some(permits) => Share::Permits(permits),
                 None if args.shared => Share::Shared,
+                None if args.write => Share::Write,
                 None => Share::Exclusive,
             },
             wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Lines, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
-    sync::Mutex,
+    sync::{Arc, Mutex, OnceLock},
 };
 
 /// A library whose program takes locks.
@@ -26,8 +26,8 @@ pub(crate) enum Library {
 pub(crate) const OLD: Library = Library::Redisson("3.16.8");
 pub(crate) const NEW: Library = Library::Redisson("4.7.0");
 
-/// What was made, and what could not be.
-static MADE: Mutex<Vec<(Library, bool)>> = Mutex::new(Vec::new());
+/// What was made, and what could not be: nobody waits for a library of others.
+static MADE: Mutex<Vec<(Library, Arc<OnceLock<bool>>)>> = Mutex::new(Vec::new());
 
 fn peers() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../peers")
@@ -133,13 +133,16 @@ impl Library {
 
     /// The program, made by the first trial that needs it.
     pub(crate) fn program(self) -> Result<Command, &'static str> {
-        let mut all = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let known = all.iter().find(|(library, _)| *library == self).map(|(_, could)| *could);
-        let could = known.unwrap_or_else(|| {
-            let could = self.make();
-            all.push((self, could));
-            could
-        });
+        let made = {
+            let mut all = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let known = all.iter().find(|(library, _)| *library == self).map(|(_, made)| Arc::clone(made));
+            known.unwrap_or_else(|| {
+                let made = Arc::<OnceLock<bool>>::default();
+                all.push((self, Arc::clone(&made)));
+                made
+            })
+        };
+        let could = *made.get_or_init(|| self.make());
         if !could {
             return Err("the library or the tools of its language are missing: see peers/README.md");
         }

@@ -74,7 +74,7 @@ mod wake;
 
 #[cfg(feature = "stock")]
 pub use self::stock::RedisStock;
-pub use self::{backend::RedisBackend, config::RedisConfig, settings::Scripting};
+pub use self::{backend::RedisBackend, config::RedisConfig, fleet::Dialect, settings::Scripting};
 pub(super) use self::{
     clock_watch::Reading,
     link::Server,

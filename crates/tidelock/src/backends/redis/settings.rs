@@ -185,6 +185,11 @@ impl RedisSettings {
         })
     }
 
+    /// Whether other programs take the same locks.
+    pub(in crate::backends) fn has_mode(&self) -> bool {
+        self.mode.is_some()
+    }
+
     /// Whether the server can be one of several that vote.
     pub(in crate::backends) fn can_vote(&self) -> bool {
         matches!(self.address, Address::One(_)) && self.replicas == 0 && self.scripting != Scripting::Off

@@ -30,13 +30,24 @@ use crate::{
     model::name::Name,
 };
 
-/// The programs whose locks are taken.
+/// Other programs that take the same locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backends) enum Dialect {
+#[non_exhaustive]
+pub enum Dialect {
     /// Redisson: a hash for each lock.
     Redisson,
-    /// All that `SET key value NX PX` and compare before they delete.
+    /// All libraries that take a lock with `SET key value NX PX`, and compare before they delete.
     SetNx,
+}
+
+impl Dialect {
+    /// Returns its name in a URL.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Redisson => "redisson",
+            Self::SetNx => "setnx",
+        }
+    }
 }
 
 /// What those programs call a lock: a text around its name.

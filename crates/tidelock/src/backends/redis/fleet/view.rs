@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{Dialect, Fleet, ears::Sound};
 use crate::{
-    backend::{Claim, ClaimId, ClaimView, Failure, Left, LockView, Share},
+    backend::{Claim, ClaimId, ClaimView, Failure, Foreign, Left, LockView, Share},
     backends::{
         redis::{
             codec::{self, Text},
@@ -54,7 +54,8 @@ impl RedisStore {
         if let Some(strange) = &found.strange {
             let text =
                 format!("a {strange} that is no lock of these programs is kept there, and is in the way");
-            strangers.push(stranger(name, b"", text, false, Duration::ZERO));
+            let foreign = Foreign::new(strange, "", 1, found.left.is_some());
+            strangers.push(stranger(name, b"", text, false, found.left.unwrap_or_default(), foreign));
         }
         if strangers.is_empty() {
             return Ok(view);
@@ -125,27 +126,39 @@ impl RedisStore {
 
 impl Fleet {
     fn stranger(&self, name: &Name, entry: &[u8], count: &str, reads: bool, found: &Found) -> ClaimView {
-        let entry_text = entry.iter().flat_map(|byte| std::ascii::escape_default(*byte)).map(char::from);
-        let (entry_text, made): (String, _) = (
-            entry_text.take(80).collect(),
-            match self.dialect {
-                Dialect::Redisson => "a Redisson client",
-                Dialect::SetNx => "a SET NX client",
-            },
-        );
-        let count =
-            if count.is_empty() || count == "1" { String::new() } else { format!(", entered {count} times") };
-        let ends = if found.left.is_none() { ", without an expiry: held until it is released" } else { "" };
-        let label = format!("{made}: {entry_text}{count}{ends}");
-        stranger(name, entry, label, reads, found.left.unwrap_or(Duration::ZERO))
+        let id: String = entry
+            .iter()
+            .flat_map(|byte| std::ascii::escape_default(*byte))
+            .take(80)
+            .map(char::from)
+            .collect();
+        let made = match self.dialect {
+            Dialect::Redisson => "a Redisson client",
+            Dialect::SetNx => "a SET NX client",
+        };
+        let times = count.parse().unwrap_or(1);
+        let often = if times == 1 { String::new() } else { format!(", entered {times} times") };
+        let ends = if found.left.is_none() { ", without an expiry" } else { "" };
+        let label = format!("{made}: {id}{often}{ends}");
+        let foreign = Foreign::new(self.dialect.as_str(), &id, times, found.left.is_some());
+        stranger(name, entry, label, reads, found.left.unwrap_or_default(), foreign)
     }
 }
 
-fn stranger(name: &Name, entry: &[u8], label: String, reads: bool, left: Duration) -> ClaimView {
+fn stranger(
+    name: &Name,
+    entry: &[u8],
+    label: String,
+    reads: bool,
+    left: Duration,
+    foreign: Foreign,
+) -> ClaimView {
     let share = if reads { Share::Shared } else { Share::Exclusive };
     let mut claim = Claim::new(id_of(entry), name.clone(), share, left);
     claim.label = Arc::from(label);
-    ClaimView::new(&claim, None, Duration::ZERO, left)
+    let mut view = ClaimView::new(&claim, None, Duration::ZERO, left);
+    view.foreign = Some(foreign);
+    view
 }
 
 /// Whether an id is one under which people see another program.
