@@ -57,11 +57,11 @@ public final class Driver {
     }
 
     /** Where the holder writes its number, and how often another one stood there in this turn. */
-    private static final FileChannel HANDS = hands();
+    private static final FileChannel HANDS = open("HANDS");
     private static final AtomicLong HANDED = new AtomicLong();
 
-    private static FileChannel hands() {
-        String path = System.getenv("HANDS");
+    private static FileChannel open(String variable) {
+        String path = System.getenv(variable);
         try {
             return path == null ? null : FileChannel.open(Path.of(path), READ, WRITE);
         } catch (IOException error) {
@@ -82,17 +82,47 @@ public final class Driver {
         }
     }
 
+    /** A number that nobody may change without the lock, from when the program is ready: see ../README.md. */
+    private static final FileChannel COUNT = open("COUNT");
+    private static volatile boolean begun;
+
+    private static void add(boolean reads) throws IOException {
+        if (COUNT == null || !begun) {
+            return;
+        }
+        ByteBuffer number = ByteBuffer.allocate(12).order(ByteOrder.LITTLE_ENDIAN);
+        COUNT.read(number, 0);
+        if (number.getInt(8) != 0) {
+            throw new IllegalStateException("the process " + number.getInt(8) + " holds the lock, too");
+        }
+        if (reads) {
+            return;
+        }
+        ByteBuffer inside = ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN);
+        COUNT.write(inside.putInt((int) ProcessHandle.current().pid()).flip(), 8);
+        ByteBuffer sum = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
+        COUNT.read(sum, 0);
+        COUNT.write(sum.putLong(0, sum.getLong(0) + 1).rewind(), 0);
+        COUNT.write(ByteBuffer.allocate(4), 8);
+    }
+
     private static long pair(Lock lock) throws Exception {
+        return pair(lock, false);
+    }
+
+    private static long pair(Lock lock, boolean reads) throws Exception {
         long asked = System.nanoTime();
         lock.lock();
         long waited = System.nanoTime() - asked;
         note();
+        add(reads);
         lock.unlock();
         return waited;
     }
 
     /** Each line that is read is a turn. */
     private void turns(Callable<String> turn) throws Exception {
+        begun = true;
         System.out.println("ready");
         while (told.readLine() != null) {
             System.out.println(turn.call());
@@ -184,7 +214,10 @@ public final class Driver {
                 for (int task = 0; task < Integer.parseInt(args[3]); task++) {
                     Lock[] locks = library.readWrite(name);
                     int[] turn = {task};
-                    works.add(() -> pair(locks[turn[0]++ % 10 == 9 ? 1 : 0]));
+                    works.add(() -> {
+                        boolean reads = turn[0]++ % 10 != 9;
+                        return pair(locks[reads ? 0 : 1], reads);
+                    });
                 }
                 timed(works, Long.parseLong(args[4]));
                 break;

@@ -72,11 +72,40 @@ func note() {
 	}
 }
 
+// count is a number that nobody may change without the lock, from when the program is ready: see ../README.md.
+var (
+	count *os.File
+	begun atomic.Bool
+)
+
+func add() {
+	if count == nil || !begun.Load() {
+		return
+	}
+	var number [12]byte
+	_, err := count.ReadAt(number[:], 0)
+	check(err)
+	if other := binary.LittleEndian.Uint32(number[8:]); other != 0 {
+		check(fmt.Errorf("the process %d holds the lock, too", other))
+	}
+	binary.LittleEndian.PutUint32(number[8:], uint32(os.Getpid()))
+	_, err = count.WriteAt(number[8:], 8)
+	check(err)
+	_, err = count.ReadAt(number[:8], 0)
+	check(err)
+	binary.LittleEndian.PutUint64(number[:8], binary.LittleEndian.Uint64(number[:8])+1)
+	_, err = count.WriteAt(number[:8], 0)
+	check(err)
+	_, err = count.WriteAt(make([]byte, 4), 8)
+	check(err)
+}
+
 func (lock Lock) pair() time.Duration {
 	asked := time.Now()
 	check(lock.Lock())
 	waited := time.Since(asked)
 	note()
+	add()
 	check(lock.Unlock())
 	return waited
 }
@@ -90,6 +119,7 @@ func answers(turn func() any) {
 }
 
 func ready() *bufio.Scanner {
+	begun.Store(true)
 	fmt.Println("ready")
 	return bufio.NewScanner(os.Stdin)
 }
@@ -152,6 +182,11 @@ func Drive(connect func(servers []string) Library) {
 	if path := os.Getenv("HANDS"); path != "" {
 		var err error
 		hands, err = os.OpenFile(path, os.O_RDWR, 0)
+		check(err)
+	}
+	if path := os.Getenv("COUNT"); path != "" {
+		var err error
+		count, err = os.OpenFile(path, os.O_RDWR, 0)
 		check(err)
 	}
 	library := connect(strings.Split(os.Args[2], ","))

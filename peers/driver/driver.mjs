@@ -13,6 +13,7 @@ export const lease = Number(process.env.LEASE_MS ?? 30_000);
 
 /** Each line that is read is a turn. */
 const turns = async (turn) => {
+  begun = true;
   console.log("ready");
   for await (const _ of lines) console.log(await turn());
 };
@@ -30,11 +31,29 @@ const note = () => {
   writeSync(hands, number, 0, 4, 0);
 };
 
+/** A number that nobody may change without the lock: see ../README.md. */
+const count = process.env.COUNT ? openSync(process.env.COUNT, "r+") : undefined;
+let begun = false;
+const add = () => {
+  if (count === undefined || !begun) return;
+  const number = Buffer.alloc(12);
+  readSync(count, number, 0, 12, 0);
+  const other = number.readUInt32LE(8);
+  if (other !== 0) throw new Error(`the process ${other} holds the lock, too`);
+  number.writeUInt32LE(process.pid, 8);
+  writeSync(count, number, 8, 4, 8);
+  readSync(count, number, 0, 8, 0);
+  number.writeBigUInt64LE(number.readBigUInt64LE() + 1n);
+  writeSync(count, number, 0, 8, 0);
+  writeSync(count, Buffer.alloc(4), 0, 4, 8);
+};
+
 const pair = (lock) => async () => {
   const asked = now();
   const held = await lock();
   const waited = Number(now() - asked);
   note();
+  add();
   await held.release();
   return waited;
 };

@@ -137,7 +137,7 @@ pub(crate) struct Run {
         long = "lock",
         value_name = "NAME",
         allow_hyphen_values = true,
-        conflicts_with_all = ["shared", "permits"]
+        conflicts_with_all = ["shared", "write", "permits"]
     )]
     pub(crate) more: Vec<String>,
     /// Lifetime of the lock unless renewed
@@ -288,6 +288,9 @@ pub(crate) struct Show {
 /// With --prefix or --older-than instead of a name, tidelock lists the locks that it would break.
 /// It breaks them after you confirm it at the terminal, or with --yes.
 ///
+/// Holders of another make, such as Redisson with redis:?mode=redisson, are not told: they are taken
+/// away only after you confirm it, too.
+///
 /// Exits with 1 if nobody holds the lock, or if nothing was broken.
 #[derive(Debug, Group)]
 #[command(override_usage = "tidelock break [OPTIONS] --reason <TEXT> <NAME>
@@ -341,8 +344,12 @@ pub(crate) struct Break {
 #[command(after_help = "Examples:
   tidelock doctor
   tidelock doctor --url file:/var/lib/shop --json
-  tidelock doctor --url redis://127.0.0.1")]
+  tidelock doctor --url redis://127.0.0.1
+  tidelock doctor --url 'redis://127.0.0.1?mode=redisson' orders")]
 pub(crate) struct Doctor {
+    /// A lock to look at: who holds it, and who is kept out
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
     /// Print a JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -44,6 +44,7 @@ impl Hold {
                 ask!(locks.multi(names), ask, limit, lock, try_lock).map(Self::Several)
             }
             Share::Exclusive => ask!(locks.mutex(name), ask, limit, lock, try_lock).map(Self::One),
+            Share::Write => ask!(locks.rw_lock(name), ask, limit, write, try_write).map(Self::One),
             Share::Shared => ask!(locks.rw_lock(name), ask, limit, read, try_read).map(Self::One),
             Share::Permits(permits) => {
                 ask!(locks.semaphore(name, permits.of), ask, limit, acquire, try_acquire, permits.n)

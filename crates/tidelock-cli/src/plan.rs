@@ -19,6 +19,8 @@ const NOT_ACQUIRED: u8 = 124;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Exclusive,
+    /// The write half of a read-write lock.
+    Write,
     Shared,
     Permits(Permits),
 }
@@ -50,6 +52,7 @@ impl Ask {
             share: match args.permits {
                 Some(permits) => Share::Permits(permits),
                 None if args.shared => Share::Shared,
+                None if args.write => Share::Write,
                 None => Share::Exclusive,
             },
             wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },

@@ -356,3 +356,47 @@ fn a_user_with_the_rights_of_the_page_can_do_everything_in_a_cluster() {
     let cluster = redis.start_cluster().expect("a cluster");
     can_do_everything(cluster.url());
 }
+
+#[test]
+fn a_holder_of_redisson_is_shown_and_taken_away_only_after_a_confirmation() {
+    let server = Redis::new().append_only().start().expect("a server");
+    let (url, key) = (format!("{}?mode=redisson", server.url()), "orders");
+    let command = |words: &[&str]| server.command(words).expect("an answer").unwrap_or_default();
+    command(&["HSET", key, "8743c9c0-0795-4907-87fd-6c719a6b4586:61", "2"]);
+    command(&["PEXPIRE", key, "600000"]);
+    let shown = output(&["show", key, "--url", &url]);
+    assert!(stdout(&shown).contains("a Redisson client: 8743c9c0"), "{}", stdout(&shown));
+    let holder = &json(&["show", key, "--json", "--url", &url])["holders"][0];
+    assert_eq!(
+        (holder["foreign"]["kind"].as_str(), holder["foreign"]["count"].as_u64()),
+        (Some("redisson"), Some(2))
+    );
+    let doctor = stdout(&output(&["doctor", key, "--url", &url]));
+    assert!(doctor.contains("is held by a Redisson client") && doctor.contains("is not told"), "{doctor}");
+    let free = stdout(&output(&["doctor", "other", "--url", &url]));
+    assert!(free.contains("lock \"other\" is free"), "{free}");
+
+    let words = ["break", key, "--reason", "it hangs", "--url", &url];
+    let asked = output(&words);
+    assert!(asked.status.code() == Some(1) && stderr(&asked).contains("add --yes"), "{}", stderr(&asked));
+    assert_eq!(command(&["EXISTS", key]), "1");
+    let broken = output(&[words.as_slice(), &["--yes"]].concat());
+    assert!(stdout(&broken).contains("which is not told: it hangs"), "{}", stdout(&broken));
+    assert_eq!(command(&["EXISTS", key]), "0");
+}
+
+#[test]
+fn write_is_the_write_half_of_a_read_write_lock() {
+    let server = Redis::new().append_only().start().expect("a server");
+    let url = format!("{}?mode=redisson", server.url());
+    for (flags, mode) in
+        [(["prices", "--write"].as_slice(), "write"), (&["prices", "--shared"], "read"), (&["prices"], "")]
+    {
+        let mut running = Running::start(&[&["--url", &url], flags].concat(), HOLD);
+        running.line();
+        let found = server.command(&["HGET", "prices", "mode"]).expect("an answer").unwrap_or_default();
+        assert_eq!(found, mode);
+        running.say("end");
+        assert_eq!(running.end().0, Some(0));
+    }
+}

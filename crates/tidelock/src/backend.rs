@@ -163,7 +163,7 @@ pub use self::{
     abilities::{Abilities, TokenGrade},
     failure::{Cause, Failure, FailureKind},
     namespaced::Namespaced,
-    views::{ClaimView, LockView},
+    views::{ClaimView, Foreign, LockView},
 };
 pub use crate::model::claim::{Capacity, Claim, ClaimId, ClientId, Grant, Share};
 use crate::model::name::Name;

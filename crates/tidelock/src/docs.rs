@@ -56,5 +56,9 @@ pub mod production_checklist {}
 pub mod recipes {}
 
 #[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
+#[doc = include_str!("../docs/guide/joining-a-redisson-fleet.md")]
+pub mod joining_a_redisson_fleet {}
+
+#[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
 #[doc = include_str!("../docs/guide/coming-from.md")]
 pub mod coming_from {}

@@ -16,7 +16,7 @@ use serde::{
 
 use crate::{
     api::ticket::Ticket,
-    backend::{Capacity, ClaimId, ClaimView, LockView, Share},
+    backend::{Capacity, ClaimId, ClaimView, Foreign, LockView, Share},
     model::name::Name,
     model::owner::Owner,
     model::token::Token,
@@ -109,6 +109,17 @@ struct Claim {
     token: Option<Token>,
     age_ms: u64,
     expires_in_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    foreign: Option<Stranger>,
+}
+
+/// A holder of another make, as others read it.
+#[derive(Serialize, Deserialize)]
+struct Stranger {
+    kind: String,
+    id: String,
+    count: u64,
+    expires: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -153,6 +164,12 @@ impl Serialize for ClaimView {
             token: self.token(),
             age_ms: millis(self.age),
             expires_in_ms: millis(self.lapse_in),
+            foreign: self.foreign.as_ref().map(|foreign| Stranger {
+                kind: foreign.kind.to_string(),
+                id: foreign.id.to_string(),
+                count: foreign.count,
+                expires: foreign.expires,
+            }),
         };
         claim.serialize(serializer)
     }
@@ -176,6 +193,9 @@ impl<'de> Deserialize<'de> for ClaimView {
             epoch: claim.token.map(Token::epoch),
             age: Duration::from_millis(claim.age_ms),
             lapse_in: Duration::from_millis(claim.expires_in_ms),
+            foreign: claim
+                .foreign
+                .map(|Stranger { kind, id, count, expires }| Foreign::new(&kind, &id, count, expires)),
         })
     }
 }

@@ -78,6 +78,12 @@ pub(crate) struct Line {
     /// Take a shared (read) lock
     #[arg(long, conflicts_with = "permits")]
     pub(crate) shared: bool,
+    /// Take the write half of a read-write lock
+    ///
+    /// It excludes everybody, as a lock without it does. Other programs that share the store may tell
+    /// the two apart: with redis:?mode=redisson it is the write lock of an RReadWriteLock.
+    #[arg(long, conflicts_with_all = ["shared", "permits"])]
+    pub(crate) write: bool,
     /// Hold N of OF permits, such as 2/5
     #[arg(long, value_name = "N/OF", value_parser = values::permits, allow_hyphen_values = true)]
     pub(crate) permits: Option<Permits>,

@@ -56,7 +56,10 @@ pub(crate) async fn run(args: &Break) -> Result<Exit, Trouble> {
         output::complain(&nothing(args, name, store));
         return Ok(Exit::No);
     }
-    if name.is_none() && !args.yes && !is_confirmed(args, &views)? {
+    let is_foreign = |view: &LockView| view.holders.iter().any(|holder| holder.foreign.is_some());
+    // A program of another make goes on as if it held: somebody has to know that it does not matter.
+    let asks = name.is_none() || views.iter().any(is_foreign);
+    if asks && !args.yes && !is_confirmed(args, &views)? {
         for (broken, view) in broken.iter_mut().zip(&views) {
             broken.would_evict = view.holders.iter().collect();
         }
@@ -202,7 +205,11 @@ fn print(args: &Break, name: Option<&str>, store: &'static str, broken: &[Broken
             let age = Span(claim.age);
             let (label, reason) = (output::clean(&claim.label), output::clean(reason));
             // Writing to a string does not fail.
-            let _ = writeln!(text, "evicted {label} from lock {name:?} on {store} after {age}: {reason}");
+            let _ = if claim.foreign.is_some() {
+                writeln!(text, "evicted {label} from lock {name:?} on {store}, which is not told: {reason}")
+            } else {
+                writeln!(text, "evicted {label} from lock {name:?} on {store} after {age}: {reason}")
+            };
         }
     }
     output::text(&text)

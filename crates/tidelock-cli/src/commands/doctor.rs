@@ -5,7 +5,7 @@ use std::{fmt::Write, path::PathBuf, time::Duration};
 use serde::Serialize;
 use tidelock::{
     Locks,
-    backend::{Abilities, TokenGrade},
+    backend::{Abilities, LockView, TokenGrade},
 };
 
 use crate::{
@@ -33,6 +33,9 @@ struct Findings {
     /// Acquire and release of a free lock.
     median_us: u64,
     slowest_us: u64,
+    /// Of the lock that was named, if it is in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock: Option<LockView>,
     /// Whether there are no problems.
     fit: bool,
     /// Problems that make locks unsafe here.
@@ -52,6 +55,14 @@ pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
     if !grows {
         problems.push("tokens did not grow from one holder to the next: do not rely on them here".to_owned());
     }
+    let lock = match &args.name {
+        Some(name) => locks.look([name.as_str()]).await?.pop(),
+        None => None,
+    };
+    let mut known = [locks.notes(), notes(abilities, median)].concat();
+    if let Some(name) = &args.name {
+        known.push(about(name, lock.as_ref()));
+    }
     let url = store.to_string();
     let findings = Findings {
         abilities: stores::Row::new(&url, abilities),
@@ -62,7 +73,8 @@ pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
         slowest_us: micros(slowest),
         fit: problems.is_empty(),
         problems,
-        notes: [locks.notes(), notes(abilities, median)].concat(),
+        lock,
+        notes: known,
     };
     if args.json {
         output::json(&findings)?;
@@ -122,6 +134,24 @@ fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
         notes.push(format!("a free lock takes {}: the store is far away or busy", Span(median)));
     }
     notes
+}
+
+/// Who holds a lock, and who is kept out.
+fn about(name: &str, view: Option<&LockView>) -> String {
+    let Some(view) = view else { return format!("lock {name:?} is free") };
+    let holders: Vec<_> = view.holders.iter().map(|holder| output::clean(&holder.label)).collect();
+    let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
+    let (foreign, waiting) = (view.holders.iter().any(|holder| holder.foreign.is_some()), view.waiters.len());
+    let forever = view.holders.iter().filter_map(|holder| holder.foreign.as_ref());
+    let forever = forever.filter(|foreign| !foreign.expires).count();
+    let mut text = format!("lock {name:?} is held by {holders}, and {waiting} of ours wait");
+    if foreign {
+        text.push_str("; a holder of another make is not told if you break it");
+    }
+    if forever > 0 {
+        text.push_str("; it never expires, so nobody gets the lock before it is released or broken");
+    }
+    text
 }
 
 fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {

@@ -59,6 +59,37 @@ pub struct ClaimView {
     pub age: Duration,
     /// The time until it expires unless it is renewed.
     pub lapse_in: Duration,
+    /// The program of another make that holds, on stores that share locks with such programs. It is not told
+    /// when somebody evicts it.
+    pub foreign: Option<Foreign>,
+}
+
+/// A holder that is a program of another make, such as Redisson with `redis:?mode=redisson`.
+///
+/// ```
+/// use tidelock::backend::Foreign;
+///
+/// let holder = Foreign::new("redisson", "8743c9c0-0795-4907-87fd-6c719a6b4586:61", 2, true);
+/// assert_eq!((&*holder.kind, holder.count), ("redisson", 2));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Foreign {
+    /// What it is: `redisson` or `setnx`.
+    pub kind: Arc<str>,
+    /// How it names itself, with bytes that are no text as escapes.
+    pub id: Arc<str>,
+    /// How often it has entered.
+    pub count: u64,
+    /// Whether its hold expires. If not, it ends only when it is released or evicted.
+    pub expires: bool,
+}
+
+impl Foreign {
+    /// Creates the description of such a holder, for backends.
+    pub fn new(kind: &str, id: &str, count: u64, expires: bool) -> Self {
+        Self { kind: kind.into(), id: id.into(), count, expires }
+    }
 }
 
 impl ClaimView {
@@ -74,6 +105,7 @@ impl ClaimView {
             epoch,
             age,
             lapse_in,
+            foreign: None,
         }
     }
 

@@ -131,6 +131,8 @@ const STANDS: &[Stand] = &[
     #[cfg(feature = "redis")]
     Stand { name: "redis_off_cluster", runtime: real, open: redis::off_cluster, seeds: 4 },
     #[cfg(feature = "redis")]
+    Stand { name: "redis_redisson", runtime: real, open: redis::redisson, seeds: 4 },
+    #[cfg(feature = "redis")]
     Stand { name: "redlock", runtime: real, open: redlock::five, seeds: 4 },
     #[cfg(feature = "zookeeper")]
     Stand { name: "zookeeper", runtime: real, open: zookeeper::one, seeds: 4 },

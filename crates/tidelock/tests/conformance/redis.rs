@@ -68,6 +68,13 @@ pub(crate) fn off_cluster() -> Arc<dyn Store> {
     open("redis_off_cluster", cluster.url(), "&scripting=off", Some(Keys::Cluster(Arc::clone(&cluster))))
 }
 
+/// With the hash that Redisson takes as well.
+pub(crate) fn redisson() -> Arc<dyn Store> {
+    let server = shared_one();
+    let options = format!("&mode=redisson&lock_key=redisson-{}/{{name}}", number());
+    open("redis_redisson", server.url(), &options, Some(Keys::One(Arc::clone(&server))))
+}
+
 /// Stops whatever was started.
 pub(crate) fn stop() {
     ONE.stop();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     RedisConfig,
     link::{CONNECTIONS, Common},
-    scripts::LOCKS,
+    scripts::{FLEET, LOCKS},
     settings::RedisSettings,
     settings::Scripting,
     store::{MIN_TTL, RedisStore},
@@ -38,8 +38,15 @@ impl RedisBackend {
             // By scripts each takes a few microseconds, in which the server does nothing else; by
             // transactions it takes two round trips on one of a few connections.
             .renew_batch(if config.scripting == Scripting::Off { 4 * CONNECTIONS } else { 128 });
+        let abilities = match &config.mode {
+            None => abilities,
+            Some(_) => abilities.reentry(false).permits(Err(
+                "with mode=redisson and mode=setnx other programs take the lock, and none of them counts",
+            )),
+        };
         let (tell, wake) = Wake::new();
-        let common = Common::new(&config, &LOCKS, client, tell);
+        let library = if config.mode.is_some() { &FLEET } else { &LOCKS };
+        let common = Common::new(&config, library, client, tell);
         let store = Arc::new(RedisStore::new(config, common)?);
         // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has
         // to answer: the others may be about to be replaced.

@@ -7,7 +7,7 @@ use redis::Cmd;
 use super::{
     codec::{Tail, Text},
     link::Form,
-    scripts::{ENTER, LEAVE, REMEMBER, Verb},
+    scripts::{REMEMBER, Verb},
     store::{Floor, RedisStore},
 };
 use crate::{
@@ -19,7 +19,11 @@ use crate::{
 impl RedisStore {
     /// Asks for a place in line.
     pub(crate) fn enter_command(&self, claim: &Claim, ask: Ask, floor: Floor, form: Form<'_>) -> Cmd {
-        let mut command = call(&ENTER, form, &self.common.space.key(&claim.name));
+        let key = self.common.space.key(&claim.name);
+        let mut command = match &self.fleet {
+            None => call(self.verbs.enter, form, &key),
+            Some(fleet) => fleet.enter(self.verbs.enter, form, &key, claim),
+        };
         command.arg(Text(claim.id)).arg(if ask == Ask::Try { "t" } else { "q" });
         command.arg(Text(format_args!("{:016}", micros(claim.ttl)))).arg(keep_millis(claim.ttl));
         command.arg(Text(Tail(claim)));
@@ -36,7 +40,11 @@ impl RedisStore {
         floor: Floor,
         form: Form<'_>,
     ) -> Cmd {
-        let mut command = call(&LEAVE, form, &self.common.space.key(name));
+        let key = self.common.space.key(name);
+        let mut command = match &self.fleet {
+            None => call(self.verbs.leave, form, &key),
+            Some(fleet) => fleet.leave(self.verbs.leave, form, &key, name, id),
+        };
         command.arg(Text(id));
         match why {
             Leave::Evicted(reason) => {

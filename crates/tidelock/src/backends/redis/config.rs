@@ -3,9 +3,10 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    RedisBackend,
+    Dialect, RedisBackend,
     options::{
-        DB, EVICTION, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD, SENTINEL_USER,
+        DB, EVICTION, LOCK_KEY, MODE, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD,
+        SENTINEL_USER,
     },
     settings::{RedisSettings, Scripting},
 };
@@ -106,6 +107,25 @@ impl RedisConfig {
         self.set(&SCRIPTING.about, scripting.as_str())
     }
 
+    /// Sets the other programs that take the same locks. Default: none.
+    ///
+    /// ```no_run
+    /// use tidelock::backends::redis::{Dialect, RedisConfig};
+    ///
+    /// let config = RedisConfig::new("cache").mode(Dialect::SetNx).lock_key("lock:{name}");
+    /// # drop(config);
+    /// ```
+    #[must_use]
+    pub fn mode(self, mode: Dialect) -> Self {
+        self.set(&MODE.about, mode.as_str())
+    }
+
+    /// Sets what those programs call a lock: a text around `{name}`. Default: `{name}`.
+    #[must_use]
+    pub fn lock_key(self, template: impl Into<String>) -> Self {
+        self.set(&LOCK_KEY.about, template)
+    }
+
     /// Sets whether to use a server that may drop locks when memory is short. Default: no.
     #[must_use]
     pub fn allow_eviction(self, allow: bool) -> Self {
@@ -159,6 +179,8 @@ mod tests {
         let sentinel = RedisConfig::sentinel(["a", "b:1"], "main").sentinel_user("s").sentinel_password("p");
         same(sentinel.user("me"), "redis+sentinel://me@a,b:1/main?sentinel_user=s&sentinel_password=p");
         same(RedisConfig::cluster(["a", "b"]).tls(true), "rediss+cluster://a,b");
+        let shared = RedisConfig::new("a").mode(Dialect::Redisson).lock_key("app:{name}");
+        same(shared, "redis://a?mode=redisson&lock_key=app:{name}");
     }
 
     #[test]

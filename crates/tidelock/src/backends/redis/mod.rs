@@ -41,6 +41,7 @@
 // | `replicas` | replicas that have to confirm what is written |
 // | `view` | what people see |
 // | `transactions` | the verbs where scripts are forbidden |
+// | `fleet/` | locks that other programs take as well |
 // | `stock` | segments of stock: the steps |
 // | `vote` | what `redlock` asks one server of several that vote |
 // | `backend` | connecting, and what the store can do |
@@ -52,6 +53,7 @@ mod commands;
 mod config;
 mod errors;
 mod fitness;
+mod fleet;
 mod forms;
 mod layout;
 mod library;
@@ -72,7 +74,7 @@ mod wake;
 
 #[cfg(feature = "stock")]
 pub use self::stock::RedisStock;
-pub use self::{backend::RedisBackend, config::RedisConfig, settings::Scripting};
+pub use self::{backend::RedisBackend, config::RedisConfig, fleet::Dialect, settings::Scripting};
 pub(super) use self::{
     clock_watch::Reading,
     link::Server,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::settings::Scripting;
+use super::{
+    fleet::{Dialect, Template},
+    settings::Scripting,
+};
 use crate::{
     backends::{
         OptionDefault::{Value, Words},
@@ -18,6 +21,8 @@ pub(in crate::backends) const OPTIONS: &[StoreOption] = &[
     REPLICAS.about,
     REPLICAS_TIMEOUT.about,
     SCRIPTING.about,
+    MODE.about,
+    LOCK_KEY.about,
     EVICTION.about,
     CA,
     CERT,
@@ -79,6 +84,34 @@ pub(in crate::backends) const SCRIPTING: UrlOption<Scripting> = UrlOption {
         Some("functions") => Ok(Scripting::Functions),
         Some("off") => Ok(Scripting::Off),
         _ => Err(about.has_to_be("on, scripts, functions or off")),
+    },
+};
+
+/// Whose locks are taken on top of ours.
+pub(in crate::backends) const MODE: UrlOption<Option<Dialect>> = UrlOption {
+    about: StoreOption::new(
+        "mode",
+        Value("line"),
+        "`redisson` or `setnx`: a lock holds only while it also has the lock of those programs",
+    ),
+    read: |about, text| match text {
+        Some("line") => Ok(None),
+        Some("redisson") => Ok(Some(Dialect::Redisson)),
+        Some("setnx") => Ok(Some(Dialect::SetNx)),
+        _ => Err(about.has_to_be("line, redisson or setnx")),
+    },
+};
+
+/// What those programs call a lock.
+pub(super) const LOCK_KEY: UrlOption<Template> = UrlOption {
+    about: StoreOption::new(
+        "lock_key",
+        Value("{name}"),
+        "with `mode`: the key of those programs for a lock, such as `lock:{name}`",
+    ),
+    read: |about, text| {
+        Template::new(text.unwrap_or_default())
+            .ok_or_else(|| about.has_to_be("a text with {name} in it once, such as lock:{name}"))
     },
 };
 

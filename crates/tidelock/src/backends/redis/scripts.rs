@@ -32,6 +32,16 @@ const QUEUE_MARK: &str = "--@queue\n";
 const SEGMENT: &str = include_str!("scripts/stock.lua");
 const STOCK_MARK: &str = "--@stock\n";
 
+/// What the scripts share that share locks with other programs, and the verbs that they extend: each is a script whose
+/// first line is one of these marks.
+const FLEET_RULES: &str = include_str!("scripts/fleet.lua");
+const EXTENDED: [(&str, &str); 4] = [
+    ("--@enter\n", include_str!("scripts/enter.lua")),
+    ("--@renew\n", include_str!("scripts/renew.lua")),
+    ("--@leave\n", include_str!("scripts/leave.lua")),
+    ("--@fleet\n", ""),
+];
+
 /// A library of functions on a server. Locks and stock have one each: a change of one does not make administrators
 /// load the other again.
 #[derive(Debug)]
@@ -77,6 +87,14 @@ library! { LOCKS, "tidelock", "tidelock schema --print redis":
     LEAVE "leave",
     LOOK "look",
     RAISE "raise",
+}
+
+library! { FLEET, "tidelock_fleet", "tidelock schema --print redis":
+    FLEET_ENTER "fleet_enter",
+    FLEET_RENEW "fleet_renew",
+    FLEET_LEAVE "fleet_leave",
+    FLEET_LOOK "fleet_look",
+    FLEET_FREE "fleet_free",
 }
 
 #[cfg(feature = "stock")]
@@ -144,6 +162,11 @@ impl Verb {
 /// A script with what it includes. What nearly always suffices comes first, so that the rules of longer lines are not even
 /// set up.
 fn with_rules(body: &str) -> String {
+    let extended = EXTENDED.iter().find_map(|(mark, verb)| Some((verb, body.strip_prefix(mark)?)));
+    if let Some((verb, rest)) = extended {
+        let ordinary = if verb.is_empty() { String::new() } else { with_rules(verb) };
+        return format!("local function ordinary(keys, args)\n{ordinary}end\n{FLEET_RULES}{rest}");
+    }
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };
     let first = first.replace(QUEUE_MARK, QUEUE).replace(STOCK_MARK, SEGMENT);
@@ -214,6 +237,7 @@ mod tests {
     fn all_names_in_all_scripts_are_known() {
         for library in [
             &LOCKS,
+            &FLEET,
             #[cfg(feature = "stock")]
             &STOCK,
         ] {

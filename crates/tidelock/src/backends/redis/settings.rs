@@ -18,9 +18,10 @@ use crate::{
     error::{Error, Result},
 };
 
+use super::fleet::{Dialect, Template};
 use super::options::{
-    DB, EVICTION, OPTIONS, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD, SENTINEL_USER,
-    database,
+    DB, EVICTION, LOCK_KEY, MODE, OPTIONS, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD,
+    SENTINEL_USER, database,
 };
 
 /// How a client reaches Redis, and how locks are kept there.
@@ -37,6 +38,8 @@ pub(crate) struct RedisSettings {
     pub(super) replicas: u32,
     pub(super) replicas_timeout: Duration,
     pub(super) scripting: Scripting,
+    /// Whose locks are taken on top of ours, and how they are called.
+    pub(super) mode: Option<(Dialect, Template)>,
     /// Whether a server that may evict locks is used all the same.
     pub(super) eviction_allowed: bool,
 }
@@ -152,8 +155,21 @@ impl RedisSettings {
         if db != 0 && matches!(address, Address::Cluster(_)) {
             return Err(Error::invalid_url("a cluster has database 0 only: leave the number out"));
         }
+        let (mode, template) = (url.take(&MODE)?, url.take(&LOCK_KEY)?);
+        if mode.is_none() && !template.is_name() {
+            return Err(Error::invalid_url(
+                "lock_key is the key of other programs for a lock: it needs mode=redisson or mode=setnx",
+            ));
+        }
+        let scripting = url.take(&SCRIPTING)?;
+        if mode.is_some() && matches!(scripting, Scripting::Off | Scripting::Functions) {
+            return Err(Error::invalid_url(
+                "mode=redisson and mode=setnx take the lock of other programs within a script: leave out scripting=off and scripting=functions",
+            ));
+        }
         Ok(Self {
             address,
+            mode: mode.map(|dialect| (dialect, template)),
             login: Login { user: url.user.clone(), password: url.password.clone() },
             sentinel_login: Login {
                 user: url.take(&SENTINEL_USER)?,
@@ -164,9 +180,14 @@ impl RedisSettings {
             prefix: url.take(&PREFIX)?,
             replicas: url.take(&REPLICAS)?,
             replicas_timeout: url.take(&REPLICAS_TIMEOUT)?,
-            scripting: url.take(&SCRIPTING)?,
+            scripting,
             eviction_allowed: url.take(&EVICTION)?,
         })
+    }
+
+    /// Whether other programs take the same locks.
+    pub(in crate::backends) fn has_mode(&self) -> bool {
+        self.mode.is_some()
     }
 
     /// Whether the server can be one of several that vote.
@@ -281,6 +302,12 @@ mod tests {
             "redis://h?scripting=maybe",
             "redis://h?prefix=a{b",
             "redis://h?nonsense",
+            "redis://h?mode=java",
+            "redis://h?mode=setnx&scripting=off",
+            "redis://h?mode=redisson&scripting=functions",
+            "redis://h?mode=setnx&lock_key=lock:",
+            "redis://h?mode=setnx&lock_key={name}{name}",
+            "redis://h?lock_key=lock:{name}",
         ] {
             let error = from_url(bad).unwrap_err();
             assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");

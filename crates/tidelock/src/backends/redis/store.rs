@@ -12,8 +12,9 @@ use super::{
     codec::{self, Text},
     commands::{add_floor_and_shard, call, name_of, with_text},
     errors::{classify, is_missing},
+    fleet::{self, Fleet},
     link::{Common, Form, Link, Live, Server},
-    scripts::{ENTER, LEAVE, RAISE, RENEW, Verb},
+    scripts::{RAISE, Verb},
     settings::{RedisSettings, Scripting},
     wake::Wake,
 };
@@ -37,6 +38,9 @@ pub(crate) struct RedisStore {
     pub(super) config: Arc<RedisSettings>,
     pub(super) common: Arc<Common>,
     pub(super) link: Link,
+    pub(super) verbs: &'static fleet::Verbs,
+    /// Other programs that take the locks as well, if there are any.
+    pub(super) fleet: Option<Fleet>,
 }
 
 impl Verbs for RedisStore {
@@ -51,8 +55,11 @@ impl Verbs for RedisStore {
         if !claim.is_record() {
             self.common.longest_ttl.fetch_max(nanos(claim.ttl), Ordering::Relaxed);
         }
+        if let Some(fleet) = &self.fleet {
+            fleet.check(&claim, &self.common.space.key(&claim.name))?;
+        }
         match self.ask_at_hand(|form| self.enter_command(&claim, ask, None, form)).await {
-            Some(answer) => codec::entered(&claim, &answer?),
+            Some(answer) => self.read_entered(&claim, &answer?).await,
             None => Box::pin(self.ask_to_enter(&claim, ask, None)).await,
         }
     }
@@ -60,8 +67,18 @@ impl Verbs for RedisStore {
     async fn wait(self: Arc<Self>, wake: &mut Wake) -> Result<News, Failure> {
         self.link.listen().await?;
         let news = wake.next().await?;
-        // A client that relies on replicas asks, and has them confirm it.
-        let is_to_be_confirmed = self.config.replicas > 0 && matches!(news.what, What::Granted(_));
+        if let Some(fleet) = &self.fleet
+            && matches!(news.what, What::Evicted(_))
+        {
+            // A client that knows nothing of other programs took the claim out of line, and left its entry. If this
+            // fails the entry expires.
+            let _ = self.ask_to_leave(&news.name, news.id, &Leave::Done, None).await;
+            fleet.forget(news.id);
+        }
+        // A client that relies on replicas asks, and has them confirm it. One that shares its locks with other programs
+        // has only its place in line so far.
+        let is_to_be_confirmed =
+            (self.config.replicas > 0 || self.fleet.is_some()) && matches!(news.what, What::Granted(_));
         Ok(if is_to_be_confirmed { News { what: What::Ask, ..news } } else { news })
     }
 
@@ -70,8 +87,13 @@ impl Verbs for RedisStore {
     }
 
     async fn leave(self: Arc<Self>, name: Name, id: ClaimId, why: Leave) -> Result<Left, Failure> {
+        if let Some(fleet) = &self.fleet
+            && fleet::is_stranger(id)
+        {
+            return Box::pin(self.free(fleet, &name, id)).await;
+        }
         match self.ask_at_hand(|form| self.leave_command(&name, id, &why, None, form)).await {
-            Some(answer) => codec::left(&answer?),
+            Some(answer) => self.read_left(id, &answer?),
             None => Box::pin(self.ask_to_leave(&name, id, &why, None)).await,
         }
     }
@@ -85,7 +107,28 @@ impl RedisStore {
     pub(crate) fn new(config: RedisSettings, common: Common) -> Result<Self, Failure> {
         let (config, common) = (Arc::new(config), Arc::new(common));
         let link = Link::new(&config, &common)?;
-        Ok(Self { config, common, link })
+        let fleet = Fleet::new(&config, &common);
+        let verbs = if fleet.is_some() { &fleet::TOGETHER } else { &fleet::ALONE };
+        Ok(Self { config, common, link, verbs, fleet })
+    }
+
+    /// What the answer to an enter says.
+    async fn read_entered(&self, claim: &Claim, answer: &Value) -> Result<Entered, Failure> {
+        let Some(fleet) = &self.fleet else { return codec::entered(claim, answer) };
+        let (entered, is_blocked) = fleet.entered(claim, answer)?;
+        if is_blocked {
+            self.listen_for(fleet, claim, false).await;
+        }
+        Ok(entered)
+    }
+
+    /// What the answer to a leave says.
+    fn read_left(&self, id: ClaimId, answer: &Value) -> Result<Left, Failure> {
+        let left = codec::left(answer)?;
+        if let Some(fleet) = &self.fleet {
+            fleet.forget(id);
+        }
+        Ok(left)
     }
 
     /// The one server of an installation and its connection, if nothing is in the way of asking at once.
@@ -120,8 +163,9 @@ impl RedisStore {
         let (entered, confirmed) = if self.scripts_are_off() {
             self.enter_by_transaction(claim, ask).await?
         } else {
-            let answer = self.ask(&ENTER, &key, &|form| self.enter_command(claim, ask, floor, form)).await?;
-            let entered = codec::entered(claim, &answer)?;
+            let make = |form: Form<'_>| self.enter_command(claim, ask, floor, form);
+            let answer = self.ask(self.verbs.enter, &key, &make).await?;
+            let entered = self.read_entered(claim, &answer).await?;
             let holds = matches!(entered, Entered::Held(_));
             (entered, if holds { self.confirmed_by_replicas(&key, before).await } else { Ok(()) })
         };
@@ -187,11 +231,20 @@ impl RedisStore {
     ) -> Result<Vec<Standing>, Failure> {
         let first = claims[0].1;
         let make = |form: Form<'_>| {
-            let mut command = name_of(&RENEW, form);
-            command.arg(claims.len());
-            for (_, key) in claims {
-                command.arg(key);
-            }
+            let mut command = match &self.fleet {
+                None => {
+                    let mut command = name_of(self.verbs.renew, form);
+                    command.arg(claims.len());
+                    for (_, key) in claims {
+                        command.arg(key);
+                    }
+                    command
+                }
+                Some(fleet) => {
+                    let claims = claims.iter().map(|(claim, key)| (&***claim, key.as_str()));
+                    fleet.renew(self.verbs.renew, form, claims)
+                }
+            };
             command.arg(claims.len());
             for (claim, _) in claims {
                 command.arg(Text(claim.id));
@@ -201,13 +254,33 @@ impl RedisStore {
         };
         let before = self.connection_to(first).await;
         let asked = self.common.clock.now();
-        let answer = self.ask(&RENEW, first, &make).await?;
-        let (standings, time) = codec::standings(&answer, claims.len())?;
+        let answer = self.ask(self.verbs.renew, first, &make).await?;
+        let (standings, time) = match &self.fleet {
+            None => codec::standings(&answer, claims.len())?,
+            Some(fleet) => self.read_standings(fleet, claims, &answer).await?,
+        };
         if standings.iter().any(|standing| matches!(standing, Standing::Held(_))) {
             self.confirmed_by_replicas(first, before).await?;
         }
         self.link.server(first).await?.note_time(time, asked)?;
         Ok(standings)
+    }
+
+    /// What the answer to a renewal says of locks that other programs take as well.
+    async fn read_standings(
+        &self,
+        fleet: &Fleet,
+        claims: &[(&Arc<Claim>, &String)],
+        answer: &Value,
+    ) -> Result<(Vec<Standing>, u64), Failure> {
+        let (standings, time) = fleet.standings(claims.iter().map(|(claim, _)| &***claim), answer)?;
+        for ((claim, _), (standing, is_blocked)) in claims.iter().zip(&standings) {
+            let holds = matches!(standing, Standing::Held(_));
+            if *is_blocked || holds {
+                self.listen_for(fleet, claim, holds).await;
+            }
+        }
+        Ok((standings.into_iter().map(|(standing, _)| standing).collect(), time))
     }
 
     /// Raises the epoch of a claim that holds to at least this one. Says which it is then, if it holds.
@@ -233,7 +306,8 @@ impl RedisStore {
         }
         let key = self.common.space.key(name);
         // Asked again only where nothing was done, so that what it answers is true of the first time.
-        codec::left(&self.ask(&LEAVE, &key, &|form| self.leave_command(name, id, why, floor, form)).await?)
+        let make = |form: Form<'_>| self.leave_command(name, id, why, floor, form);
+        self.read_left(id, &self.ask(self.verbs.leave, &key, &make).await?)
     }
 
     /// Calls a verb on the server that has a key.

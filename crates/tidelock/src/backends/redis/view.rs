@@ -14,6 +14,9 @@ impl RedisStore {
             Scope::All => self.names().await?,
         };
         let views = futures_util::future::join_all(names.iter().map(|name| async move {
+            if let Some(fleet) = &self.fleet {
+                return self.look_together(fleet, name, *scope == Scope::All).await;
+            }
             let key = self.common.space.key(name);
             let seen = if self.scripts_are_off() {
                 self.look_without_scripts(&key).await?

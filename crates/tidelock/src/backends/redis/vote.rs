@@ -15,7 +15,7 @@ use super::{
     link::{Common, Form, Link, Live, Server},
     quiet::Quiet,
     record::Record,
-    scripts::{ENTER, LOCKS},
+    scripts::LOCKS,
     settings::RedisSettings,
     store::{Floor, RedisStore},
     wake::Wake,
@@ -105,7 +105,7 @@ impl RedisStore {
         let make = |form: Form<'_>| self.enter_command(claim, ask, floor, form);
         let answer = match server.call(live, make).await {
             Some(answer) => answer?,
-            None => self.ask(&ENTER, &self.common.space.key(&claim.name), &make).await?,
+            None => self.ask(self.verbs.enter, &self.common.space.key(&claim.name), &make).await?,
         };
         codec::entered(claim, &answer)
     }

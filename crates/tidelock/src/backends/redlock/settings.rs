@@ -74,6 +74,11 @@ impl RedlockSettings {
             Ok(server)
         };
         let servers: Vec<_> = hosts.into_iter().map(of_host).collect::<Result<_>>()?;
+        if servers.iter().any(RedisSettings::has_mode) {
+            return Err(Error::invalid_url(
+                "redlock:// cannot take the locks of other programs: leave mode= out, or use redis:// if those programs use one server",
+            ));
+        }
         if !servers.iter().all(RedisSettings::can_vote) {
             return Err(Error::invalid_url(
                 "redlock:// asks single servers by scripts: leave out replicas= and scripting=off",
@@ -114,6 +119,8 @@ mod tests {
             "redlock://a,b,c?longest_ttl_ms=soon",
             "redlock://a,b,c?scripting=off",
             "redlock://a,b,c?replicas=1",
+            "redlock://a,b,c?mode=setnx",
+            "redlock://a,b,c?mode=redisson",
             "redlock://:secret@a,b,c?nonsense",
             "redlock://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16",
         ] {

@@ -38,8 +38,9 @@ pub(crate) mod address;
 pub(crate) mod answers;
 #[cfg(any(
     feature = "postgres",
+    feature = "redis",
     feature = "zookeeper",
-    all(feature = "stock", any(feature = "mysql", feature = "redis"))
+    all(feature = "stock", feature = "mysql")
 ))]
 mod attend;
 pub(crate) mod failures;
@@ -73,7 +74,8 @@ pub(crate) mod url;
 
 #[cfg(any(
     feature = "postgres",
+    feature = "redis",
     feature = "zookeeper",
-    all(feature = "stock", any(feature = "mysql", feature = "redis"))
+    all(feature = "stock", feature = "mysql")
 ))]
 pub(crate) use self::attend::attend;

@@ -106,6 +106,7 @@ impl ZookeeperStore {
                 epoch: holds.then_some(epoch),
                 age: Duration::from_micros(wall_micros().saturating_sub(born)),
                 lapse_in: ttl,
+                foreign: None,
             })
         };
         let mut view = LockView::new(name.clone(), order.capacity, 0);

@@ -134,7 +134,7 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-fn strange(what: &str) -> Failure {
+pub(super) fn strange(what: &str) -> Failure {
     Failure::unknown(format!("the server's answer to {what} is not one of this version's scripts"))
 }
 
@@ -146,7 +146,7 @@ fn found(value: &Value) -> Option<&[u8]> {
     }
 }
 
-fn numbers(value: &Value) -> Option<Vec<i64>> {
+pub(super) fn numbers(value: &Value) -> Option<Vec<i64>> {
     let Value::Array(values) = value else { return None };
     values.iter().map(|value| if let Value::Int(number) = value { Some(*number) } else { None }).collect()
 }

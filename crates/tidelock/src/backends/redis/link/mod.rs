@@ -198,6 +198,11 @@ impl Link {
     }
 }
 
+/// Whether two keys are in one slot of a cluster.
+pub(super) fn in_one_slot(one: &str, other: &str) -> bool {
+    slots::slot(one) == slots::slot(other)
+}
+
 /// A host and its port, as people write it.
 fn at((host, port): &Host) -> String {
     host_and_port(host, *port)

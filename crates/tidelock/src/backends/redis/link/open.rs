@@ -103,6 +103,22 @@ impl Server {
         Ok((connection, fitness, asked))
     }
 
+    /// A connection of its own, on which something else is heard.
+    pub(crate) async fn another_connection(
+        &self,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Failure> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT))
+            .set_response_timeout(Some(CONNECT))
+            .set_push_sender(move |push: PushInfo| {
+                hear(push);
+                Ok::<(), ()>(())
+            });
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        connecting.await.map_err(|error| classify_connecting(&error))
+    }
+
     /// Notes what a server says about itself. One that came back without its data may have forgotten
     /// a lock that somebody still relies on.
     fn note(&self, state: &mut State, fitness: Fitness, clock_jumped: bool) {
