@@ -26,7 +26,7 @@ REVOKE ALL ON SCHEMA tidelock FROM PUBLIC;
 -- Which clients may call what is here: one that knows a smaller number says so instead. Both are read from the catalogue.
 CREATE OR REPLACE FUNCTION tidelock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 -- What is here: a client that needs a larger number installs it, or says that it has to be installed.
-CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2';
+CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3';
 
 -- A claim in line. Times are microseconds since 1970, by the server's clock.
 DO $$ BEGIN
@@ -100,6 +100,12 @@ DO $$ BEGIN
   IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.awake'::regclass AND attname = 'here') THEN
     ALTER TABLE tidelock.awake ADD COLUMN here text;
     ALTER TABLE tidelock.state RENAME timeline TO here;
+  END IF;
+END $$;
+-- For how long a name is remembered that nobody uses, in microseconds: to be changed by hand. An hour at least.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.state'::regclass AND attname = 'remembered') THEN
+    ALTER TABLE tidelock.state ADD COLUMN remembered bigint NOT NULL DEFAULT 86400000000;
   END IF;
 END $$;
 INSERT INTO tidelock.state (here) VALUES (tidelock.here('tidelock.state')) ON CONFLICT DO NOTHING;
