@@ -214,3 +214,43 @@ async fn what_cannot_heal_is_an_error_at_once_however_patient_one_is() {
     store.start(true);
     assert!(waits.await.unwrap().unwrap_err().is_denied());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_that_waits_asks_every_two_seconds_and_those_further_back_less_often() {
+    let store = store(SLOW);
+    let holder = client(&store, 1);
+    let _held = holder.locks.mutex("x").lock().await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 2..10 {
+        let client = client(&store, number);
+        let waits = lock_later(&client.locks, "x");
+        sleep(Duration::from_millis(10)).await;
+        waiting.push((client, waits));
+    }
+    sleep(Duration::from_secs(60)).await;
+    let asked: Vec<usize> =
+        waiting.iter().map(|(client, _)| client.calls.of(&client.calls.renewed)).collect();
+    assert!(asked[0] >= 28, "{asked:?}");
+    assert!(asked[1] <= asked[0] / 2 + 1, "{asked:?}");
+    // Its lease is renewed in time all the same.
+    assert!((5..=8).contains(&asked[7]), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_became_the_first_makes_up_for_a_lost_push_as_soon_as_any_first() {
+    let store = store(Faults { lost_push: 1_000, ..SLOW });
+    let (a, b, c) = (client(&store, 1), client(&store, 2), client(&store, 3));
+    let first = a.locks.mutex("x").lock().await.unwrap();
+    let second = lock_later(&b.locks, "x");
+    sleep(Duration::from_millis(10)).await;
+    let third = lock_later(&c.locks, "x");
+    sleep(Duration::from_secs(1)).await;
+    first.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    // It has asked since, and knows that it is the first.
+    sleep(Duration::from_secs(20)).await;
+    second.release().await.unwrap();
+    let freed = Instant::now();
+    assert!(third.await.unwrap().unwrap().is_held());
+    assert!(freed.elapsed() < Duration::from_secs(3), "{:?}", freed.elapsed());
+}

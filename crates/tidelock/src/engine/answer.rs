@@ -52,7 +52,7 @@ impl Engine {
         }
         if cohort.is_wanted() || self.flaws.keep_abandoned_places() {
             cohort.phase = Phase::InLine;
-            leased.waits(place, self.fallback(leased, now), asked, now, &self.schedule);
+            leased.waits(place, self.fallback(leased, place, now), asked, now, &self.schedule);
         } else {
             cohort.phase = Phase::Leaving;
             drop(shard);

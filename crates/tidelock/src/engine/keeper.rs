@@ -85,7 +85,7 @@ impl Engine {
                 leased.waits(Place { ahead: 0, lapse_in: None }, None, asked, now, &self.schedule);
             }
             (None, Standing::Waiting(place)) => {
-                leased.waits(place, self.fallback(leased, now), asked, now, &self.schedule);
+                leased.waits(place, self.fallback(leased, place, now), asked, now, &self.schedule);
             }
             (None, Standing::Held(grant)) => {
                 self.granted(&leased.claim.name, leased.claim.id, grant, Some(asked), now)

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Engine, backoff, leased::LeasedClaim, local::Phase};
 use crate::{
-    backend::{Backend, News, What},
+    backend::{Backend, News, Place, What},
     clock::Moment,
     events,
 };
@@ -17,6 +17,8 @@ use crate::{
 /// How long a lost push may go unnoticed, and how often a store that does not push is asked.
 const WITH_PUSH: Duration = Duration::from_secs(2);
 const WITHOUT_PUSH: Duration = Duration::from_millis(100);
+/// With more ahead it is not asked less often.
+const MOST_AHEAD: u32 = 15;
 
 /// The listener's task.
 pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop: CancellationToken) {
@@ -80,11 +82,19 @@ impl Engine {
     }
 
     /// When to ask about a claim in line, in case a push gets lost.
-    pub(super) fn fallback(&self, leased: &LeasedClaim, now: Moment) -> Option<Moment> {
+    ///
+    /// The first that waits asks often: all others wait for it as well. Behind it, it will take the longer the more are ahead,
+    /// and asking costs a store more than being asked for nothing is worth. A claim whose line moved by then is first, and
+    /// asks often from its next answer on.
+    pub(super) fn fallback(&self, leased: &LeasedClaim, place: Place, now: Moment) -> Option<Moment> {
         if self.flaws.rely_on_pushes() {
             return None;
         }
-        let every = if self.backend.abilities().push { WITH_PUSH } else { WITHOUT_PUSH };
+        let every = match self.backend.abilities().push {
+            true if place.lapse_in.is_some() => WITH_PUSH,
+            true => WITH_PUSH * place.ahead.clamp(1, MOST_AHEAD),
+            false => WITHOUT_PUSH,
+        };
         Some(now + every.min(leased.claim.ttl / 3))
     }
 }

@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         upgrade::trials(),
         flags::trials(),
         support::common_trials(),
+        support::batches::trials(),
         login::trials(),
         figures::trials(),
     ];

@@ -4,22 +4,26 @@ use std::{io::Write, process::Stdio};
 
 use crate::{
     sql,
-    support::{LONG, NAME, Place, hand_over, login::refusal, shared, until_idle},
+    support::{LONG, NAME, Place, got, hand_over, login::refusal, shared, until_idle, until_waiting, waiter},
 };
 
 trials! {
     a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held,
     a_client_of_the_first_revision_goes_on_after_an_upgrade,
+    a_client_of_the_second_revision_goes_on_after_an_upgrade,
     who_may_not_upgrade_is_told_who_can,
 }
 
 /// Puts the first revision into the database of a place, as a client of then did.
 fn apply_first(place: &Place) {
+    apply(place, include_str!("revision_1.sql"));
+}
+
+fn apply(place: &Place, schema: &str) {
     let mut client = shared().client().stdin(Stdio::piped()).spawn().unwrap();
     let text = format!(
         "USE {};\nSET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';\nDELIMITER //\n{}",
-        place.prefix,
-        include_str!("revision_1.sql")
+        place.prefix, schema
     );
     client.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(client.wait().unwrap().success());
@@ -71,6 +75,25 @@ async fn a_client_of_the_first_revision_goes_on_after_an_upgrade() {
     assert!(place.ask(&server, "CALL tidelock_listen(7, 5, '')").starts_with("G\t2\tthe lock"));
     place.ask(&server, "CALL tidelock_leave('the lock', 7, 2, NULL)");
     hand_over(&locks, &other).await;
+}
+
+async fn a_client_of_the_second_revision_goes_on_after_an_upgrade() {
+    let (server, place) = (shared(), Place::shared());
+    apply(&place, include_str!("revision_2.sql"));
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t2");
+    assert!(place.ask(&server, ENTER).starts_with('H'));
+    let locks = place.connect().await;
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t3");
+    // Claims that go together meet those of the old one.
+    let names: Vec<String> = (0..8).map(|number| format!("many {number}")).chain([NAME.to_owned()]).collect();
+    let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();
+    until_waiting(&locks, NAME, 1).await;
+    let renewed = place.ask(&server, "CALL tidelock_renew('00000000000000070000000000000001008the lock')");
+    assert!(renewed.starts_with('H'), "{renewed}");
+    assert_eq!(place.ask(&server, "CALL tidelock_leave('the lock', 7, 1, NULL)"), "1");
+    for waiting in waiting {
+        got(waiting).await.release().await.unwrap();
+    }
 }
 
 async fn who_may_not_upgrade_is_told_who_can() {

@@ -23,6 +23,7 @@ trials! {
     behind_a_pooler_it_is_refused,
     a_lock_that_was_given_back_while_it_was_asked_for_is_not_taken_for_ours,
     clients_and_programs_that_lock_by_hand_never_overlap,
+    locks_that_are_wanted_at_once_all_have_their_advisory_locks,
 }
 
 /// A server whose locks nobody else takes, and a place there.
@@ -189,4 +190,25 @@ async fn clients_and_programs_that_lock_by_hand_never_overlap() {
         report(&format!("{two:?}, {before:?} µs after sessions were ended"));
     }
     assert!(terminates || overlaps.is_empty());
+}
+
+/// Calls for several locks know nothing of sessions.
+async fn locks_that_are_wanted_at_once_all_have_their_advisory_locks() {
+    let (server, place) = alone();
+    let locks = place.connect().await;
+    let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted";
+    for _ in 0..3 {
+        let names = (0..12).map(|number| format!("lock {number}"));
+        let asked: Vec<_> = names.map(|name| waiter(&locks, &name, LONG)).collect();
+        let mut guards = Vec::new();
+        for waiting in asked {
+            guards.push(got(waiting).await);
+        }
+        assert_eq!(sql(&server, held), "12");
+        let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
+        for released in releasing {
+            within("it is released", released).await.unwrap().unwrap();
+        }
+        assert_eq!(sql(&server, held), "0");
+    }
 }

@@ -16,6 +16,7 @@
 //! | `pooler` | PgBouncer in transaction mode |
 //! | `advisory` | sessions end that have the locks, and others take the same locks by hand |
 //! | `resource` | tables that refuse stale tokens |
+//! | `growth` | names that are new, and names that are forgotten |
 //! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
 //!
 //! There are no limits on time but those after which something hangs.
@@ -29,6 +30,7 @@ mod advisory;
 mod copies;
 mod crashes;
 mod figures;
+mod growth;
 mod leaves;
 mod login;
 mod network;
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         pooler::trials(),
         advisory::trials(),
         support::common_trials(),
+        support::batches::trials(),
         login::trials(),
         leaves::trials(),
         rights::trials(),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         peers::trials(),
         resource::trials(),
         figures::trials(),
+        growth::trials(),
     ];
     harness::run(modules, vec![])
 }

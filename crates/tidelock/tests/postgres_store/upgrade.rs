@@ -20,8 +20,8 @@ trials! {
     the_first_client_of_the_new_version_waits_for_leases_from_before,
 }
 
-/// What the version before installs.
-const BEFORE: [&str; 6] = [
+/// What the first revision installs.
+const FIRST: [&str; 6] = [
     include_str!("revision_1/tables.sql"),
     include_str!("revision_1/rules.sql"),
     include_str!("revision_1/verbs.sql"),
@@ -30,9 +30,17 @@ const BEFORE: [&str; 6] = [
     include_str!("revision_1/rights.sql"),
 ];
 
+/// What the revision before installs.
+const SECOND: &str = include_str!("revision_2.sql");
+
+/// A server with the schema of the first revision.
 fn before() -> Server {
+    with(&FIRST.join("\n"))
+}
+
+fn with(schema: &str) -> Server {
     let server = Postgres::new().start().unwrap();
-    sql(&server, &BEFORE.join("\n"));
+    server.ask(&["-1", "-c", schema]).unwrap();
     server
 }
 
@@ -42,19 +50,26 @@ struct Old {
     asks: ChildStdin,
     answers: BufReader<ChildStdout>,
     prefix: String,
+    /// What it is answered when it has left.
+    left: &'static str,
 }
 
 impl Old {
     fn connect(server: &Server, place: &Place) -> Self {
+        Self::of_revision(1, server, place)
+    }
+
+    fn of_revision(revision: u32, server: &Server, place: &Place) -> Self {
         let mut psql = server.client().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (asks, answers) = (psql.stdin.take().unwrap(), BufReader::new(psql.stdout.take().unwrap()));
-        let mut old = Self { psql, asks, answers, prefix: place.prefix.clone() };
+        let (leave, left) = if revision == 1 { ("leave", "") } else { ("exit", "t") };
+        let mut old = Self { psql, asks, answers, prefix: place.prefix.clone(), left };
         assert_eq!(old.ask("SELECT tidelock.version() <= 1"), "t");
         old.ask("SELECT quiet_left FROM tidelock.hello()");
         for statement in [
             "PREPARE enter (text, uuid) AS SELECT tidelock.enter($1, $2, false, 20000000, 0::smallint, 1, 0, false, NULL, 'old')",
             "PREPARE renew (text[], uuid[]) AS SELECT tidelock.renew($1, $2)",
-            "PREPARE leave (text, uuid, text) AS SELECT tidelock.leave($1, $2, $3)",
+            &format!("PREPARE leave (text, uuid, text) AS SELECT tidelock.{leave}($1, $2, $3)"),
         ] {
             old.ask(&format!("{statement}; SELECT 1"));
         }
@@ -84,7 +99,7 @@ impl Old {
 
     fn leave(&mut self, name: &str, number: u32) {
         let text = format!("EXECUTE leave ('{}{name}', {}, NULL)", self.prefix, Self::id(number));
-        assert_eq!(self.ask(&text), "", "its answer is nothing");
+        assert_eq!(self.ask(&text), self.left);
     }
 }
 
@@ -96,9 +111,13 @@ impl Drop for Old {
 }
 
 async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up_to_date() {
-    let server = before();
+    hand_over_between_revisions(1, before()).await;
+    hand_over_between_revisions(2, with(SECOND)).await;
+}
+
+async fn hand_over_between_revisions(revision: u32, server: Server) {
     let place = Place::on(server.url());
-    let mut old = Old::connect(&server, &place);
+    let mut old = Old::of_revision(revision, &server, &place);
     assert!(old.enter(NAME, 1).starts_with("{1,"));
     // The first of the new version installs its own, under a claim and a session of the old one.
     let locks = place.connect().await;
@@ -109,7 +128,7 @@ async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up
     old.leave(NAME, 1);
     let guard = got(waiting).await;
     // And back, to a session from before and to one that is new.
-    let mut later = Old::connect(&server, &place);
+    let mut later = Old::of_revision(revision, &server, &place);
     assert!(old.enter(NAME, 2).starts_with("{2,") && later.enter(NAME, 3).starts_with("{2,"));
     guard.release().await.unwrap();
     // A session from before is not quiet: a waiter there gets it when it asks.
@@ -119,6 +138,15 @@ async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up
     assert!(locks.mutex(NAME).try_lock().await.unwrap().is_none());
     later.leave(NAME, 3);
     until_idle(&locks, NAME).await;
+    // Claims that go together meet those of the old ones.
+    let names: Vec<String> = (0..8).map(|number| format!("many {number}")).collect();
+    assert!(old.enter(&names[3], 4).starts_with("{1,"));
+    let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();
+    until_waiting(&locks, &names[3], 1).await;
+    old.leave(&names[3], 4);
+    for waiting in waiting {
+        got(waiting).await.release().await.unwrap();
+    }
 }
 
 async fn a_role_with_the_rights_of_the_version_before_goes_on_when_the_schema_is_brought_up_to_date() {
@@ -133,6 +161,13 @@ async fn a_role_with_the_rights_of_the_version_before_goes_on_when_the_schema_is
     assert!(error.is_denied() && error.to_string().contains("tidelock schema --print postgres"), "{error}");
     sql(&server, &schema());
     app.serves().await;
+    assert_eq!(
+        sql(
+            &server,
+            "SELECT bool_and(has_function_privilege('app', p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.pronamespace = 'tidelock'::regnamespace AND p.proname IN ('exit', 'together')"
+        ),
+        "t"
+    );
     let error = app.logged_in("other", "").try_connect().await.unwrap_err();
     assert!(error.is_denied(), "{error}");
 }

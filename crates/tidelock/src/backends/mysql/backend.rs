@@ -1,17 +1,20 @@
 //! Connecting, and what the store can do.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     MysqlConfig,
+    codec::column,
     link::Link,
     settings::MysqlSettings,
     store::{MIN_TTL, MysqlStore, RENEW_BATCH},
+    together::together,
     wake::Wake,
 };
 use crate::{
     backend::{Abilities, ClientId, Failure, TokenGrade},
     backends::shared::{
+        kept::Kept,
         served::{Client, Served},
         unanswered::Unanswered,
     },
@@ -32,14 +35,25 @@ impl MysqlBackend {
     }
 
     pub(super) async fn open(config: MysqlSettings, client: ClientId) -> Result<Self, Failure> {
-        let store =
-            Arc::new(MysqlStore { link: Link::new(config), client, unanswered: Unanswered::default() });
+        let link = Arc::new(Link::new(config));
+        let together = together(&link, client);
         // A mistake in the URL is said now, not when the first lock is wanted.
-        store.link.call("CALL tidelock_version()", Vec::new()).await?;
+        link.call("CALL tidelock_version()", Vec::new()).await?;
+        let kept = kept(&link).await;
+        let store = Arc::new(MysqlStore { link, kept, client, unanswered: Unanswered::default(), together });
         let abilities =
             Abilities::new("mysql").token(TokenGrade::TimeAssisted).min_ttl(MIN_TTL).renew_batch(RENEW_BATCH);
         Ok(Self(Client::new(store, Wake::new(), client, abilities)))
     }
+}
+
+/// What the database keeps of names. Nothing else depends on it.
+async fn kept(link: &Link) -> Option<Kept> {
+    let rows = link.call("CALL tidelock_kept()", Vec::new()).await.ok()?;
+    let number = |index| column::<u64>(rows.first()?, index).ok();
+    let days = |index| Some(Duration::from_secs(86_400) * u32::try_from(number(index)?).ok()?);
+    let remembered = days(2)? + Duration::from_secs(86_400);
+    Some(Kept { bytes: number(0)?, names: number(1), remembered, oldest: days(3) })
 }
 
 impl Served for MysqlBackend {

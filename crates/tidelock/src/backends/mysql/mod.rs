@@ -30,6 +30,7 @@
 // | `link` | connections to the server: opened, checked, lent to one call at a time |
 // | `codec` | answers of procedures, and how a share is kept |
 // | `store` | the verbs |
+// | `together` | enters and leaves that share a call |
 // | `wake` | the connection that listens |
 // | `backend` | connecting, and what the store can do |
 // | `stock` | plans and segments of stock |
@@ -46,6 +47,7 @@ mod settings;
 #[cfg(feature = "stock")]
 mod stock;
 mod store;
+mod together;
 mod wake;
 
 #[cfg(feature = "stock")]

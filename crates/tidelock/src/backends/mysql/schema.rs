@@ -26,10 +26,11 @@ const MODE: &str =
 /// What says that all is there goes before procedures are replaced, so that those who connect meanwhile wait, and comes
 /// last. Tables come before that: a user who may not make them changes nothing.
 const BEGIN: &str = "DROP PROCEDURE IF EXISTS tidelock_version\n//\n";
-pub(super) const PARTS: [&str; 4] = [
+pub(super) const PARTS: [&str; 5] = [
     include_str!("schema/tables.sql"),
     include_str!("schema/stock.sql"),
     include_str!("schema/line.sql"),
+    include_str!("schema/together.sql"),
     include_str!("schema/verbs.sql"),
 ];
 

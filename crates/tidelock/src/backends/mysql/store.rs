@@ -1,4 +1,4 @@
-//! The verbs: one call of a stored procedure each.
+//! The verbs: one call of a stored procedure each, or a part of one call for several.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,13 +7,23 @@ use mysql_async::Value;
 use super::{
     codec::{add_to, column, entered, in_numbers, standing, unreadable},
     link::Link,
+    together::Together,
     wake::Wake,
 };
 use crate::{
     backend::{
         Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing,
     },
-    backends::shared::{longest_ttl, served::Verbs, unanswered::Unanswered, units::micros},
+    backends::shared::{
+        answers::grant,
+        kept::Kept,
+        longest_ttl,
+        served::Verbs,
+        steps::Step,
+        together::Joined,
+        unanswered::Unanswered,
+        units::{addable_micros, micros},
+    },
     model::name::Name,
 };
 
@@ -26,10 +36,14 @@ pub(super) const RENEW_BATCH: usize = 64;
 /// The lines in a database.
 #[derive(Debug)]
 pub(crate) struct MysqlStore {
-    pub(super) link: Link,
+    pub(super) link: Arc<Link>,
     pub(super) client: ClientId,
     /// Those for which a question may arrive late.
     pub(super) unanswered: Unanswered,
+    /// Enters and leaves that go together.
+    pub(super) together: Together,
+    /// What the database kept of names when this client connected.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Verbs for MysqlStore {
@@ -37,6 +51,11 @@ impl Verbs for MysqlStore {
 
     fn concerns(&self) -> Vec<String> {
         self.link.concerns()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let kept = self.kept.map(|kept| kept.note("UPDATE tidelock_settings SET days"));
+        kept.into_iter().collect()
     }
 
     async fn enter(self: Arc<Self>, claim: Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
@@ -60,9 +79,23 @@ impl Verbs for MysqlStore {
             micros(claim.ttl).into(),
         ];
         let mut asking = self.unanswered.asking(claim.id);
+        let joined = asking.join(&self.together, || Step::Enter(Arc::clone(&claim))).await?;
+        let turn = match joined {
+            Joined::Answered(done) => {
+                if done.is_repeated {
+                    asking.may_arrive();
+                }
+                if let Some(epoch) = done.epoch {
+                    return Ok(Entered::Held(grant(epoch, addable_micros(claim.ttl), 0)));
+                }
+                None
+            }
+            Joined::Alone(turn) => Some(turn),
+            Joined::Open => None,
+        };
         let text = "CALL tidelock_enter(?, ?, ?, ?, ?, ?, ?, ?, ?)";
         let rows = self.link.call_for(text, values, Some(&mut asking)).await?.rows;
-        drop(asking);
+        drop((asking, turn));
         let entered = entered(rows.first().ok_or_else(unreadable)?)?;
         if matches!(entered, Entered::Busy | Entered::Refused(_)) {
             // Nobody leaves a claim that is not in line.
@@ -105,11 +138,23 @@ impl Verbs for MysqlStore {
             Leave::Evicted(reason) => (**reason).into(),
         };
         self.shut_out(&name, id).await?;
+        // Evictions tell somebody.
+        let joined = match why {
+            Leave::Done => self.together.join(|| Step::Leave(name.clone(), id), &mut false).await?,
+            Leave::Evicted(_) => Joined::Open,
+        };
+        let (turn, may_be_removed) = match joined {
+            Joined::Answered(done) if done.epoch.is_some() => return Ok(Left::Removed),
+            Joined::Answered(done) => (None, done.is_repeated),
+            Joined::Alone(turn) => (Some(turn), false),
+            Joined::Open => (None, false),
+        };
         let values = vec![name.as_str().into(), id.client().get().into(), id.serial().into(), reason];
         let answer = self.link.call_for("CALL tidelock_leave(?, ?, ?, ?)", values, None).await?;
+        drop(turn);
         let was_there: u8 = column(answer.rows.first().ok_or_else(unreadable)?, 0)?;
         // The claim may have been removed by a call whose answer was lost.
-        Ok(Left::from_was_there(was_there == 1 || answer.is_repeated))
+        Ok(Left::from_was_there(was_there == 1 || answer.is_repeated || may_be_removed))
     }
 
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {

@@ -8,6 +8,7 @@ use super::{
     link::Link,
     settings::PostgresSettings,
     store::{ADVISORY, MIN_TTL, PostgresStore, RENEW_BATCH, ROWS},
+    together::together,
     wake::Wake,
 };
 use crate::{
@@ -52,7 +53,9 @@ impl PostgresBackend {
             .min_ttl(MIN_TTL)
             .renew_batch(RENEW_BATCH);
         let claims = Claims::new(is_pooled, advisory);
-        let store = Arc::new(PostgresStore { link, unanswered: Unanswered::default(), claims });
+        // An advisory lock belongs to a session, and so does what a claim that has one is answered.
+        let together = (!advisory).then(|| together(&link));
+        let store = Arc::new(PostgresStore { link, unanswered: Unanswered::default(), claims, together });
         Ok(Self(Client::new(store, Wake::new(told), client, abilities)))
     }
 }

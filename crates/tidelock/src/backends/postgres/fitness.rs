@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::{SimpleQueryMessage, SimpleQueryRow};
 
 use super::owners::Found;
-use crate::backend::Failure;
+use crate::{backend::Failure, backends::shared::kept::Kept};
 
 /// What a server is asked, in a transaction: what [`Fitness::read`] reads. Names mean what the server itself calls by them,
 /// whatever the role or the database has as its search path, and nothing of the schema `tidelock` is called.
@@ -42,6 +42,8 @@ pub(super) struct Fitness {
     pub(super) read_only: ReadOnly,
     /// It lost its memory: until then it grants nothing.
     pub(super) quiet_left: Duration,
+    /// What it keeps of names, if this role may know.
+    pub(super) kept: Option<Kept>,
 }
 
 impl Fitness {
@@ -76,6 +78,7 @@ impl Fitness {
                 _ => ReadOnly::Server,
             },
             quiet_left: Duration::ZERO,
+            kept: None,
         })
     }
 
@@ -108,6 +111,12 @@ impl Fitness {
             )));
         }
         Ok(())
+    }
+
+    /// What is good to know.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let kept = self.kept.map(|kept| kept.note("UPDATE tidelock.state SET remembered"));
+        kept.into_iter().collect()
     }
 
     /// Problems that do not forbid its use.

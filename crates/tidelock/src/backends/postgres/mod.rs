@@ -31,6 +31,7 @@
 // | `codec` | arguments, answers and news |
 // | `claims/` | claims that wait behind a pooler, and claims that hold advisory locks |
 // | `store` | the verbs |
+// | `together` | enters and leaves that share a call |
 // | `wake` | news from the server |
 // | `backend` | connecting, and what the store can do |
 // | `stock` | plans and segments of stock |
@@ -48,6 +49,7 @@ mod settings;
 #[cfg(feature = "stock")]
 mod stock;
 mod store;
+mod together;
 mod wake;
 
 #[cfg(feature = "stock")]

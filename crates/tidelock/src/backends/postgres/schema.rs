@@ -13,6 +13,7 @@ const TABLES: &str = include_str!("schema/tables.sql");
 const STRANGERS: &str = include_str!("schema/strangers.sql");
 const RULES: &str = include_str!("schema/rules.sql");
 const VERBS: &str = include_str!("schema/verbs.sql");
+const TOGETHER: &str = include_str!("schema/together.sql");
 const ADVISORY: &str = include_str!("schema/advisory.sql");
 const STOCK: &str = include_str!("schema/stock.sql");
 const RIGHTS: &str = include_str!("schema/rights.sql");
@@ -21,7 +22,7 @@ const RIGHTS: &str = include_str!("schema/rights.sql");
 /// them automatically when the schema is not there and they may.
 pub fn schema() -> String {
     let tables = TABLES.replace("-- strangers", STRANGERS);
-    [&*tables, RULES, VERBS, ADVISORY, STOCK, RIGHTS].join("\n")
+    [&*tables, RULES, VERBS, TOGETHER, ADVISORY, STOCK, RIGHTS].join("\n")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The verbs: one call of one function each.
+//! The verbs: one call of one function each, or a part of one call for several.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,11 +8,15 @@ use super::{
     claims::Claims,
     codec::{self, Id, value},
     link::{Link, Verb},
+    together::Together,
     wake::Wake,
 };
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing},
-    backends::shared::{served::Verbs, unanswered::Unanswered, units::addable_micros},
+    backends::shared::{
+        answers::grant, served::Verbs, steps::Step, together::Joined, unanswered::Unanswered,
+        units::addable_micros,
+    },
     model::name::Name,
 };
 
@@ -29,22 +33,23 @@ const LEAVE: usize = 2;
 const LOOK: usize = 3;
 const PEEK: usize = 4;
 const SHUT_OUT: usize = 5;
+pub(super) const TOGETHER: usize = 6;
 
 /// Locks in rows.
-pub(super) static ROWS: [Verb; 6] = verbs(
+pub(super) static ROWS: [Verb; 7] = verbs(
     "SELECT tidelock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.renew($1, $2)",
     "SELECT tidelock.exit($1, $2, $3)",
 );
 
 /// Locks in rows, and in the session.
-pub(super) static ADVISORY: [Verb; 6] = verbs(
+pub(super) static ADVISORY: [Verb; 7] = verbs(
     "SELECT tidelock.advisory_enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.advisory_renew($1, $2)",
     "SELECT tidelock.advisory_exit($1, $2, $3)",
 );
 
-const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 6] {
+const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 7] {
     const CLAIM: &[Type] = &[
         Type::TEXT,
         Type::UUID,
@@ -58,6 +63,17 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
         Type::TEXT,
     ];
     const BATCH: &[Type] = &[Type::TEXT_ARRAY, Type::UUID_ARRAY];
+    const STEPS: &[Type] = &[
+        Type::TEXT_ARRAY,
+        Type::UUID_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT2_ARRAY,
+        Type::INT8_ARRAY,
+        Type::INT8_ARRAY,
+        Type::BOOL_ARRAY,
+        Type::TEXT_ARRAY,
+        Type::TEXT_ARRAY,
+    ];
     [
         Verb { text: enter, types: CLAIM },
         Verb { text: renew, types: BATCH },
@@ -65,6 +81,7 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
         Verb { text: "SELECT * FROM tidelock.look($1)", types: &[Type::TEXT_ARRAY] },
         Verb { text: "SELECT tidelock.peek($1, $2)", types: BATCH },
         Verb { text: "SELECT tidelock.shut_out($1, $2)", types: &[Type::TEXT, Type::UUID] },
+        Verb { text: "SELECT tidelock.together($1, $2, $3, $4, $5, $6, $7, $8, $9)", types: STEPS },
     ]
 }
 
@@ -75,6 +92,8 @@ pub(crate) struct PostgresStore {
     /// Those for which a question may arrive late.
     pub(super) unanswered: Unanswered,
     pub(super) claims: Claims,
+    /// Enters and leaves that go together; nothing where each has to do with its session.
+    pub(super) together: Option<Together>,
 }
 
 impl Verbs for PostgresStore {
@@ -82,6 +101,10 @@ impl Verbs for PostgresStore {
 
     fn concerns(&self) -> Vec<String> {
         self.link.fitness().map(|fitness| fitness.concerns()).unwrap_or_default()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.link.fitness().map(|fitness| fitness.notes()).unwrap_or_default()
     }
 
     async fn enter(self: Arc<Self>, claim: Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
@@ -92,8 +115,20 @@ impl Verbs for PostgresStore {
         let values: [&(dyn ToSql + Sync); 10] =
             [&name, &id, &is_try, &ttl, &kind, &n, &of, &claim.detached, &owner, &label];
         let mut asking = self.unanswered.asking(claim.id);
+        let joined = match &self.together {
+            Some(together) => asking.join(together, || Step::Enter(Arc::clone(&claim))).await?,
+            None => Joined::Open,
+        };
+        let turn = match joined {
+            Joined::Answered(epoch) => {
+                self.claims.note_not_waiting(claim.id);
+                return Ok(Entered::Held(grant(epoch, ttl, 0)));
+            }
+            Joined::Alone(turn) => Some(turn),
+            Joined::Open => None,
+        };
         let answer = self.link.ask_for(ENTER, &values, Some(&mut asking)).await?;
-        drop(asking);
+        drop((asking, turn));
         let entered = codec::entered(&value::<Vec<i64>>(&answer.rows)?)?;
         match &entered {
             Entered::Held(_) => self.claims.note_held(&claim, answer.session),
@@ -179,8 +214,20 @@ impl PostgresStore {
         };
         self.claims.note_not_waiting(id);
         self.shut_out(name, id).await?;
+        // Evictions tell somebody.
+        let together = self.together.as_ref().filter(|_| reason.is_none());
+        let joined = match together {
+            Some(together) => together.join(|| Step::Leave(name.clone(), id), &mut false).await?,
+            None => Joined::Open,
+        };
+        let turn = match joined {
+            Joined::Answered(_) => return Ok(Left::Removed),
+            Joined::Alone(turn) => Some(turn),
+            Joined::Open => None,
+        };
         // Asked again only where the server undid it: then nothing was removed before.
         let answer = self.link.ask(LEAVE, &[&self.key(name), &Id(id), &reason]).await?;
+        drop(turn);
         self.claims.note_left(id);
         value(&answer.rows).map(Left::from_was_there)
     }

@@ -6,6 +6,7 @@
 //! | `answers` | grants, places in line and views, from the numbers that stores answer |
 //! | `attend` | the tasks of connections |
 //! | `failures` | conclusions and sentences that are the same for every store |
+//! | `kept` | how much a database keeps of names, in a sentence |
 //! | `longest_ttl` | the URL's option `longest_ttl_ms`, and claims that ask for more |
 //! | `mutex` | mutexes that outlive a panic |
 //! | `named` | stores in memory that a process shares by name |
@@ -16,7 +17,9 @@
 //! | `provider` | the cryptography of drivers that encrypt connections themselves |
 //! | `served` | the verbs of stores behind a network |
 //! | `silence` | how long a server has not answered |
+//! | `steps` | enters and leaves, as questions that may go together |
 //! | `tls`, `tcp` | connections that are our own, encrypted or not |
+//! | `together` | questions that arrive while a call is under way, and go together in the next |
 //! | `typed` | typed configs, which are URLs in parts |
 //! | `unanswered` | questions that may still arrive |
 //! | `units` | time and numbers as stores have them |
@@ -37,13 +40,15 @@
 pub(crate) mod address;
 pub(crate) mod answers;
 #[cfg(any(
+    feature = "mysql",
     feature = "postgres",
     feature = "redis",
     feature = "zookeeper",
-    all(feature = "stock", feature = "mysql")
 ))]
 mod attend;
 pub(crate) mod failures;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod kept;
 pub(crate) mod longest_ttl;
 pub(crate) mod mutex;
 pub(crate) mod named;
@@ -56,10 +61,14 @@ pub(crate) mod order;
 pub(crate) mod provider;
 pub(crate) mod served;
 pub(crate) mod silence;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod steps;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod tcp;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod tls;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod together;
 #[cfg(any(
     feature = "etcd",
     feature = "mysql",
@@ -73,9 +82,9 @@ pub(crate) mod units;
 pub(crate) mod url;
 
 #[cfg(any(
+    feature = "mysql",
     feature = "postgres",
     feature = "redis",
     feature = "zookeeper",
-    all(feature = "stock", feature = "mysql")
 ))]
 pub(crate) use self::attend::attend;

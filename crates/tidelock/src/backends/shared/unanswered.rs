@@ -8,7 +8,8 @@ use std::{
 };
 
 use super::mutex::lock;
-
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+use super::together::{Answer, Joined, Question, Together};
 use crate::{
     backend::{ClaimId, Failure, FailureKind},
     backends::shared::failures::in_doubt,
@@ -84,6 +85,27 @@ impl Asking<'_> {
         self.is_sent = false;
         self.is_lost |= answer.as_ref().is_err_and(|error| classify(error).kind == FailureKind::Unknown);
         answer
+    }
+}
+
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+impl Asking<'_> {
+    /// Asks together with others, if a call is under way. What a claim among them may do late is noted for each.
+    pub(crate) async fn join<Q: Question, A: Answer>(
+        &mut self,
+        together: &Together<Q, A>,
+        question: impl FnOnce() -> Q,
+    ) -> Result<Joined<Q, A>, Failure> {
+        let joined = together.join(question, &mut self.is_sent).await;
+        self.is_sent = false;
+        self.is_lost |= joined.as_ref().is_err_and(|failure| failure.kind == FailureKind::Unknown);
+        joined
+    }
+
+    /// A question that was asked may still arrive, although it was answered when it was asked again.
+    #[cfg(feature = "mysql")]
+    pub(crate) fn may_arrive(&mut self) {
+        self.is_lost = true;
     }
 }
 

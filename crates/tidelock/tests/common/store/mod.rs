@@ -12,11 +12,13 @@
 //! | `figures` | how large tables get |
 //! | `network`, `processes`, `endings` | trials that are the same for all stores that have the abilities for them |
 //! | `ends`, `outlived` | programs and runtimes that end, for stores without servers too |
+//! | `batches` | trials of stores whose claims go together in one call |
 //! | `login` | the parts of trials that differ |
 #![allow(dead_code, unused_imports, reason = "each store uses its own part")]
 
 #[macro_use]
 pub(crate) mod harness;
+pub(crate) mod batches;
 pub(crate) mod conditions;
 pub(crate) mod endings;
 #[path = "../ends.rs"]

@@ -157,7 +157,7 @@ END
 //
 DROP PROCEDURE IF EXISTS tidelock_sweep
 //
--- Forgets some of the names that nobody used for a day. Their next epoch is larger by the clock.
+-- Forgets some of the names that nobody used for some days. Their next epoch is larger by the clock.
 CREATE PROCEDURE tidelock_sweep()
 MODIFIES SQL DATA
 BEGIN
@@ -165,20 +165,23 @@ BEGIN
   DECLARE v_count INT DEFAULT 0;
   DECLARE v_name VARBINARY(512);
   DECLARE v_client BIGINT UNSIGNED;
-  DECLARE v_lapses, v_epoch BIGINT;
+  DECLARE v_lapses, v_epoch, v_late BIGINT;
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  DECLARE v_days INT DEFAULT COALESCE((SELECT CAST(days AS SIGNED) FROM tidelock_settings WHERE one = 1), 1);
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
   -- Somebody else is at it.
   DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK;
   START TRANSACTION;
   sweeping: WHILE v_count < 32 DO
     SET v_found = 1, v_count = v_count + 1;
-    SELECT name, many, client, lapses, epoch INTO v_name, v_many, v_client, v_lapses, v_epoch FROM tidelock_lines
-      WHERE day < v_now DIV 86400000000 - 1 LIMIT 1 FOR UPDATE SKIP LOCKED;
+    SELECT name, many, client, lapses, epoch, late INTO v_name, v_many, v_client, v_lapses, v_epoch, v_late
+      FROM tidelock_lines
+      WHERE day < v_now DIV 86400000000 - v_days LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF v_found = 0 THEN
       LEAVE sweeping;
     END IF;
-    IF v_epoch < v_now AND IF(v_many,
+    -- A call that may come too late has to find its mark.
+    IF v_epoch < v_now AND v_late <= v_now AND IF(v_many,
       NOT EXISTS (SELECT 1 FROM tidelock_claims WHERE name = v_name AND lapses > v_now),
       v_client IS NULL OR v_lapses <= v_now)
     THEN

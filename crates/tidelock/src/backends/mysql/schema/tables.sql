@@ -68,3 +68,11 @@ CREATE TABLE IF NOT EXISTS tidelock_evictions (
   KEY by_age (since)
 ) ENGINE = InnoDB
 //
+-- For how many days a name is kept that nobody uses, besides the day of its last use: to be changed by hand.
+CREATE TABLE IF NOT EXISTS tidelock_settings (
+  one TINYINT NOT NULL PRIMARY KEY,
+  days INT UNSIGNED NOT NULL
+) ENGINE = InnoDB
+//
+INSERT IGNORE INTO tidelock_settings VALUES (1, 1)
+//

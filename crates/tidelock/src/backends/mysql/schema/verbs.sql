@@ -462,6 +462,21 @@ BEGIN
   DELETE FROM tidelock_evictions WHERE client = p_client AND claim = p_claim;
 END
 //
+DROP PROCEDURE IF EXISTS tidelock_kept
+//
+-- What is kept of names, for people: bytes, about how many names, for how many days, and for how many the one was not used
+-- that was not used for longest.
+CREATE PROCEDURE tidelock_kept()
+READS SQL DATA
+BEGIN
+  SELECT CAST(COALESCE(SUM(DATA_LENGTH + INDEX_LENGTH), 0) AS SIGNED),
+      CAST(COALESCE(MAX(IF(TABLE_NAME = 'tidelock_lines', TABLE_ROWS, 0)), 0) AS SIGNED),
+      COALESCE((SELECT days FROM tidelock_settings WHERE one = 1), 1),
+      CAST(COALESCE(UNIX_TIMESTAMP(SYSDATE()) DIV 86400 - (SELECT MIN(day) FROM tidelock_lines), 0) AS SIGNED)
+    FROM information_schema.TABLES
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME IN ('tidelock_lines', 'tidelock_claims');
+END
+//
 DROP PROCEDURE IF EXISTS tidelock_version
 //
 -- Comes last: a client that finds it finds all the others. Answers the version of what calls mean, which clients and

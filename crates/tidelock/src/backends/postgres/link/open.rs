@@ -24,7 +24,12 @@ use super::{
 };
 use crate::{
     backend::{ClientId, Failure, FailureKind},
-    backends::shared::{attend, failures::no_answer_within, units::from_micros},
+    backends::shared::{
+        attend,
+        failures::no_answer_within,
+        kept::Kept,
+        units::{from_micros, natural},
+    },
 };
 
 /// How long a connection may take to be made.
@@ -56,6 +61,7 @@ impl Link {
         }
         let hello = session.client.query_typed_one("SELECT quiet_left FROM tidelock.hello()", &[]).await;
         fitness.quiet_left = from_micros(hello.and_then(|row| row.try_get(0)).map_err(first)?);
+        fitness.kept = session.kept().await;
         if !fitness.is_pooled {
             for verb in self.verbs {
                 let statement = session.client.prepare_typed(verb.text, verb.types).await.map_err(first)?;
@@ -108,6 +114,19 @@ impl Session {
         read.ok_or_else(|| Failure::unreachable("the server does not say what it is"))
     }
 
+    /// What the database keeps of names. A role may lack the right to know: nothing else depends on it.
+    async fn kept(&self) -> Option<Kept> {
+        let text = "SELECT bytes, names, remembered FROM tidelock.kept()";
+        let row = self.client.query_typed_one(text, &[]).await.ok()?;
+        let number = |index| row.try_get::<_, i64>(index).ok();
+        Some(Kept {
+            bytes: natural(number(0)?),
+            names: u64::try_from(number(1)?).ok(),
+            remembered: from_micros(number(2)?),
+            oldest: None,
+        })
+    }
+
     /// Makes the schema, or brings it up to date, unless somebody else just did.
     async fn install(&self, owner: Option<&str>) -> Result<(), Failure> {
         // One at a time, and only the first: what it makes must not be changed under the hands of those who use it already.
@@ -142,13 +161,14 @@ fn settings(fitness: &Fitness, client: ClientId) -> String {
     // A row that somebody keeps locked must not keep all other locks waiting, and a server that is busy must not
     // end a session that only listens. Nothing depends on what the role or the database has for its sessions.
     let idle = if fitness.version >= 140_000 { "SET idle_session_timeout = 0;" } else { "" };
+    // Rows are found by index. A plan that was made while a table was small would go on reading all of it.
     // Where the configuration of the server says it, it is for us as well, also when it says it later: so only if needed.
     let writes = match fitness.read_only {
         ReadOnly::Role => "SET default_transaction_read_only = off;",
         _ => "",
     };
     format!(
-        "SET search_path = pg_catalog, pg_temp; SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; {writes} SET statement_timeout = '30s'; SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = 0; SET jit = off; SET tidelock.client = '{:016x}'; {idle} LISTEN {}",
+        "SET search_path = pg_catalog, pg_temp; SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; {writes} SET statement_timeout = '30s'; SET lock_timeout = '2s'; SET idle_in_transaction_session_timeout = 0; SET jit = off; SET enable_seqscan = off; SET tidelock.client = '{:016x}'; {idle} LISTEN {}",
         client.get(),
         channel(client)
     )

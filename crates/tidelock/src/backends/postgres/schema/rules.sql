@@ -5,13 +5,15 @@ CREATE OR REPLACE FUNCTION tidelock.now_micros() RETURNS bigint LANGUAGE sql VOL
 
 -- How a commit of locks is written. Without a synchronous standby it need not be flushed: a server that lost it
 -- is quiet until nobody can rely on it any more. Leases that are longer than that take a flushed commit.
+-- And rows are found by index: a plan that was made while a table was small would go on reading all of it. Sessions of our own
+-- have that set already.
 CREATE OR REPLACE FUNCTION tidelock.commits(flushed boolean) RETURNS text LANGUAGE sql VOLATILE AS $$
-  SELECT CASE
+  SELECT concat(CASE
     WHEN NOT flushed AND current_setting('synchronous_standby_names') = ''
       THEN set_config('synchronous_commit', 'off', true)
     WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
       THEN set_config('synchronous_commit', 'on', true)
-  END
+  END, CASE WHEN current_setting('enable_seqscan') = 'on' THEN set_config('enable_seqscan', 'off', true) END)
 $$;
 
 -- The longest lease that takes commits which are not flushed, and so the longest quiet time after a crash.
@@ -223,11 +225,20 @@ END $$;
 -- For how long a question may be on its way that nobody waits for any more: networks give up earlier.
 CREATE OR REPLACE FUNCTION tidelock.longest_way() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 3600000000::bigint';
 
--- Forgets some names that nobody used for a day, if chance will have it. Skips what others are at.
+-- For how long a name is remembered that nobody uses. Later its epochs go on by the clock.
+CREATE OR REPLACE FUNCTION tidelock.remembered() RETURNS bigint LANGUAGE sql STABLE AS $$
+  -- What may still be on its way has to find the mark in its row.
+  SELECT greatest(s.remembered, tidelock.longest_way()) FROM tidelock.state s
+$$;
+
+-- Forgets some names that nobody used for long, if chance will have it. Skips what others are at.
 CREATE OR REPLACE FUNCTION tidelock.sweep(chance float8) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   at_name text;
   last_name text;
+  idle text[];
+  before bigint;
+  plans text;
 BEGIN
   IF random() >= chance THEN RETURN; END IF;
   SELECT name INTO at_name FROM tidelock.broom FOR UPDATE SKIP LOCKED;
@@ -235,14 +246,19 @@ BEGIN
     INSERT INTO tidelock.broom (name) VALUES ('') ON CONFLICT DO NOTHING;
     RETURN;
   END IF;
-  WITH next AS (SELECT name FROM tidelock.line WHERE name > at_name ORDER BY name LIMIT 64),
-    idle AS (
-      SELECT l.name FROM tidelock.line l JOIN next USING (name)
-      WHERE l.claims IS NULL AND greatest(l.used, l.epoch) < tidelock.now_micros() - 86400000000
-      FOR UPDATE OF l SKIP LOCKED
-    ),
-    swept AS (DELETE FROM tidelock.line l USING idle WHERE l.name = idle.name)
-  SELECT max(name) INTO last_name FROM next;
+  -- A plan that was made while the table was small would go on reading all of it.
+  plans := concat(set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('enable_sort', 'off', true));
+  before := tidelock.now_micros() - tidelock.remembered();
+  SELECT max(n.name), array_agg(n.name) FILTER (WHERE n.is_idle) INTO last_name, idle FROM (
+    SELECT l.name, l.claims IS NULL AND greatest(l.used, l.epoch, l.late) < before AS is_idle
+    FROM tidelock.line l WHERE l.name > at_name ORDER BY l.name LIMIT 64
+  ) n;
+  FOR i IN 1 .. coalesce(cardinality(idle), 0) LOOP
+    DELETE FROM tidelock.line WHERE ctid = (
+      SELECT l.ctid FROM tidelock.line l
+      WHERE l.name = idle[i] AND l.claims IS NULL AND greatest(l.used, l.epoch, l.late) < before FOR UPDATE SKIP LOCKED);
+  END LOOP;
   UPDATE tidelock.broom SET name = coalesce(last_name, '');
   DELETE FROM tidelock.gone WHERE id IN (
     SELECT id FROM tidelock.gone WHERE since < tidelock.now_micros() - tidelock.longest_way() ORDER BY since LIMIT 64);

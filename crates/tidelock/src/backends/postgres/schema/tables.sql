@@ -102,6 +102,12 @@ DO $$ BEGIN
     ALTER TABLE tidelock.state RENAME timeline TO here;
   END IF;
 END $$;
+-- For how long a name is remembered that nobody uses, in microseconds: to be changed by hand. An hour at least.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.state'::regclass AND attname = 'remembered') THEN
+    ALTER TABLE tidelock.state ADD COLUMN remembered bigint NOT NULL DEFAULT 86400000000;
+  END IF;
+END $$;
 INSERT INTO tidelock.state (here) VALUES (tidelock.here('tidelock.state')) ON CONFLICT DO NOTHING;
 -- Only when the tables are new: a server that has just recovered, or is a copy, has to find that out.
 INSERT INTO tidelock.awake (quiet_until, here) SELECT 0, tidelock.here('tidelock.awake') FROM tidelock.state

@@ -313,3 +313,10 @@ CREATE OR REPLACE FUNCTION tidelock.hello() RETURNS TABLE (quiet_left bigint, st
   LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
   SELECT greatest(0, tidelock.find_quiet() - tidelock.now_micros()), current_setting('synchronous_standby_names')
 $$;
+
+-- What is kept of names, for people: bytes, about how many names, or -1 if nobody has counted, and for how many microseconds.
+CREATE OR REPLACE FUNCTION tidelock.kept() RETURNS TABLE (bytes bigint, names bigint, remembered bigint)
+  LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT pg_total_relation_size(c.oid), c.reltuples::bigint, tidelock.remembered()
+  FROM pg_class c WHERE c.oid = 'tidelock.line'::regclass
+$$;

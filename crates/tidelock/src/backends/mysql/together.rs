@@ -1,0 +1,110 @@
+//! Enters and leaves that go together in one call and one commit. What it leaves open is called one by one.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use super::{
+    codec::{column, in_numbers, unreadable},
+    link::Link,
+};
+use crate::{
+    backend::{Call, ClientId, Failure},
+    backends::shared::{
+        steps::{Step, one_for_each_name},
+        together,
+        units::micros,
+    },
+};
+
+/// What became of a step that went with others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    /// The epoch of an enter that was granted at once. Of a leave it says that the claim was removed, and nothing else.
+    /// Nothing: it has to be called alone.
+    pub(super) epoch: Option<i64>,
+    /// Whether an earlier try may have done it as well, and may still arrive.
+    pub(super) is_repeated: bool,
+}
+
+pub(super) type Together = together::Together<Step, Done>;
+
+/// The enters and leaves of a client.
+pub(super) fn together(link: &Arc<Link>, client: ClientId) -> Together {
+    let link = Arc::clone(link);
+    Together::new(move |steps| {
+        let link = Arc::clone(&link);
+        Call::later(async move { ask(&link, client, &steps).await })
+    })
+}
+
+async fn ask(link: &Link, client: ClientId, steps: &[Step]) -> Result<Vec<Option<Done>>, Failure> {
+    let values = vec![client.get().into(), text(steps, client).into()];
+    let answer = link.call_for("CALL tidelock_together(?, ?)", values, None).await?;
+    let done: String = column(answer.rows.first().ok_or_else(unreadable)?, 0)?;
+    let is_repeated = answer.is_repeated;
+    let mut answers = vec![Some(Done { epoch: None, is_repeated }); steps.len()];
+    for one in done.split_terminator(';') {
+        let (number, epoch) = one.split_once(' ').ok_or_else(unreadable)?;
+        let number = number.parse::<usize>().map_err(|_| unreadable())?;
+        let epoch = epoch.parse().map_err(|_| unreadable())?;
+        *answers.get_mut(number).ok_or_else(unreadable)? = Some(Done { epoch: Some(epoch), is_repeated });
+    }
+    Ok(answers)
+}
+
+/// The steps as `tidelock_together` reads them. Texts are in hexadecimal digits, so that nothing depends on character sets.
+fn text(steps: &[Step], client: ClientId) -> String {
+    let mut text = String::from("[");
+    for number in one_for_each_name(steps) {
+        let step = &steps[number];
+        // A claim of another client can be evicted, but not left.
+        if step.id().client() != client {
+            continue;
+        }
+        let comma = if text.len() > 1 { "," } else { "" };
+        let _ = write!(text, "{comma}[{number},\"{}\",{}", hex(step.name().as_str()), step.id().serial());
+        if let Some(claim) = step.entering() {
+            let (weight, total) = in_numbers(claim.share);
+            let owner = claim.owner.as_ref().map_or("", |owner| owner.as_str());
+            let (owner, label, ttl) = (hex(owner), hex(&claim.label), micros(claim.ttl));
+            let _ = write!(text, ",{weight},{total},\"{owner}\",\"{label}\",{ttl}");
+        }
+        text.push(']');
+    }
+    text.push(']');
+    text
+}
+
+fn hex(text: &str) -> String {
+    let mut digits = String::with_capacity(2 * text.len());
+    for byte in text.bytes() {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        backend::{Claim, ClaimId, Share},
+        model::name::Name,
+    };
+
+    #[test]
+    fn steps_are_told_in_the_order_of_their_names_and_only_those_of_this_client() {
+        let client = ClientId::from_u64(7);
+        let name = |name: &str| Name::new(name).unwrap();
+        let share = Share::Permits { n: 2, of: 3 };
+        let claim =
+            Claim::new(ClaimId::new(client, 5), name("b"), share, Duration::from_secs(1)).label("é\"");
+        let other = ClaimId::new(ClientId::from_u64(8), 1);
+        let steps = [
+            Step::Enter(Arc::new(claim)),
+            Step::Leave(name("c"), other),
+            Step::Leave(name("a"), ClaimId::new(client, 6)),
+        ];
+        assert_eq!(text(&steps, client), r#"[[2,"61",6],[0,"62",5,2,3,"","c3a922",1000000]]"#);
+    }
+}
