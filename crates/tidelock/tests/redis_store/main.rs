@@ -11,6 +11,7 @@
 //! | `slots`, `load` | slots move in every way, with lines of every kind under load |
 //! | `login`, `rights`, `tls`, `fitness` | servers that refuse, and servers that should be refused |
 //! | `changed` | servers that are demoted, have code of others under our names, or begin to talk nonsense |
+//! | `pages` | all locks are listed among many names that nobody uses |
 //! | `records` | records of this and of other versions under the key of a lock |
 //! | `wrong_ways` | the usual mistakes of locks in Redis, which cannot be made here |
 //! | `afterwards` | what all of this left behind on the server that most trials share |
@@ -31,6 +32,7 @@ mod fitness;
 mod load;
 mod login;
 mod network;
+mod pages;
 mod place;
 mod processes;
 mod records;
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         tls::trials(),
         changed::trials(),
         records::trials(),
+        pages::trials(),
         wrong_ways::trials(),
     ];
     // The server that was shared is looked at when nobody uses it any more.

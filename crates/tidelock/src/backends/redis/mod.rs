@@ -39,7 +39,8 @@
 // | `commands` | the commands that call scripts |
 // | `store` | the verbs, by scripts |
 // | `replicas` | replicas that have to confirm what is written |
-// | `view` | what people see |
+// | `view` | what people see of names that they ask for |
+// | `pages` | what people see of all locks, page by page |
 // | `transactions` | the verbs where scripts are forbidden |
 // | `fleet/` | locks that other programs take as well |
 // | `stock` | segments of stock: the steps |
@@ -59,6 +60,7 @@ mod layout;
 mod library;
 mod link;
 pub(super) mod options;
+mod pages;
 mod quiet;
 mod record;
 mod replicas;

@@ -1,59 +1,55 @@
 //! Looking: what people see of locks.
 
-use super::{codec, commands::call, errors::classify, forms, scripts::LOOK, store::RedisStore};
+use futures_util::future::try_join_all;
+use redis::Value;
+
+use super::{codec, commands::call, scripts::LOOK, store::RedisStore};
 use crate::{
     backend::{Failure, LockView, Scope},
     model::name::Name,
 };
 
+/// How many names are looked at at once.
+const AT_ONCE: usize = 64;
+
 impl RedisStore {
     /// The locks of a scope, as far as they are in use.
     pub(crate) async fn view(&self, scope: &Scope) -> Result<Vec<LockView>, Failure> {
+        let all;
         let names = match scope {
-            Scope::Names(names) => names.clone(),
-            Scope::All => self.names().await?,
-        };
-        let views = futures_util::future::join_all(names.iter().map(|name| async move {
-            if let Some(fleet) = &self.fleet {
-                return self.look_together(fleet, name, *scope == Scope::All).await;
+            Scope::Names(names) => names,
+            Scope::All => {
+                let views = self.view_all().await?;
+                if self.fleet.is_none() {
+                    return Ok(views);
+                }
+                all = views.into_iter().map(|view| view.name).collect::<Vec<_>>();
+                &all
             }
-            let key = self.common.space.key(name);
-            let seen = if self.scripts_are_off() {
-                self.look_without_scripts(&key).await?
-            } else {
-                self.ask(&LOOK, &key, &|form| call(&LOOK, form, &key)).await?
-            };
-            let Some((now, head)) = codec::seen(&seen)? else { return Ok(None) };
-            // Nobody asked for a name under which something else is kept.
-            let is_wanted = *scope != Scope::All || forms::is_line(head);
-            Ok(codec::view(name, head, codec::store_time(now)).filter(|_| is_wanted))
-        }));
-        views.await.into_iter().filter_map(Result::transpose).collect()
+        };
+        let mut views = Vec::new();
+        for some in names.chunks(AT_ONCE) {
+            let look = |name| self.view_name(name, *scope == Scope::All);
+            views.extend(try_join_all(some.iter().map(look)).await?);
+        }
+        Ok(views.into_iter().flatten().collect())
     }
 
-    /// The names of all locks in use, and of some that were.
-    async fn names(&self) -> Result<Vec<Name>, Failure> {
-        let mut names = Vec::new();
-        for server in self.link.all().await? {
-            let mut cursor = "0".to_owned();
-            loop {
-                let mut scan = redis::cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(self.common.space.pattern());
-                scan.arg("COUNT").arg(1_000).arg("TYPE").arg("string");
-                let answer = server.ask(&scan).await?.map_err(|error| classify(&error))?;
-                let (next, keys): (String, Vec<String>) =
-                    redis::from_redis_value(answer).map_err(|error| {
-                        Failure::unknown(format!("the answer to SCAN cannot be read: {error}"))
-                    })?;
-                names.extend(keys.iter().filter_map(|key| self.common.space.name(key)));
-                if next == "0" {
-                    break;
-                }
-                cursor = next;
-            }
+    /// One lock. Of one that is `listed`, nobody asked for its name.
+    async fn view_name(&self, name: &Name, listed: bool) -> Result<Option<LockView>, Failure> {
+        if let Some(fleet) = &self.fleet {
+            return self.look_together(fleet, name, listed).await;
         }
-        names.sort();
-        names.dedup();
-        Ok(names)
+        let seen = self.see(&self.common.space.key(name)).await?;
+        let Some((now, head)) = codec::seen(&seen)? else { return Ok(None) };
+        Ok(codec::view(name, head, codec::store_time(now)))
+    }
+
+    /// What is kept at a key, wherever that is, and the time there.
+    pub(super) async fn see(&self, key: &str) -> Result<Value, Failure> {
+        if self.scripts_are_off() {
+            return self.look_without_scripts(key).await;
+        }
+        self.ask(&LOOK, key, &|form| call(&LOOK, form, key)).await
     }
 }

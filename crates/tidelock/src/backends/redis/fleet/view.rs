@@ -41,7 +41,7 @@ impl RedisStore {
         name: &Name,
         listed: bool,
     ) -> Result<Option<LockView>, Failure> {
-        let (now, head, found) = self.see(fleet, name).await?;
+        let (now, head, found) = self.see_together(fleet, name).await?;
         let is_wanted = !listed || head.is_empty() || super::super::forms::is_line(&head);
         let is_idle = head.is_empty() || codec::is_idle(&head);
         let view = if is_idle { None } else { codec::view(name, &head, codec::store_time(now)) };
@@ -73,7 +73,7 @@ impl RedisStore {
         name: &Name,
         id: ClaimId,
     ) -> Result<Left, Failure> {
-        let (_, _, found) = self.see(fleet, name).await?;
+        let (_, _, found) = self.see_together(fleet, name).await?;
         let Some((entry, ..)) = found.entries.iter().find(|(entry, ..)| id_of(entry) == id) else {
             return Ok(Left::Absent);
         };
@@ -87,7 +87,7 @@ impl RedisStore {
         codec::left(&self.ask(&FLEET_FREE, &key, &make).await?)
     }
 
-    async fn see(&self, fleet: &Fleet, name: &Name) -> Result<(u64, Vec<u8>, Found), Failure> {
+    async fn see_together(&self, fleet: &Fleet, name: &Name) -> Result<(u64, Vec<u8>, Found), Failure> {
         let (line, key) = (self.common.space.key(name), fleet.key(name));
         let make = |form: Form<'_>| {
             let mut command = name_of(&FLEET_LOOK, form);
