@@ -110,7 +110,7 @@ async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
             Fault::Evict => cast.evict(&locks).await?,
             Fault::Restart => {
                 for server in &stand.servers {
-                    server.kill().and_then(|()| server.relaunch()).and_then(|()| server.wait_ready())?;
+                    server.restart()?;
                 }
             }
         }
