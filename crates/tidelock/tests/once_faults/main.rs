@@ -3,6 +3,8 @@
 //!
 //! `TIDELOCK_ONCE_SLOTS=200` has that many jobs, each with a slot of its own, and twenty processes.
 
+#![allow(clippy::disallowed_methods, reason = "tests measure real time")]
+
 mod worker;
 
 use std::{
