@@ -15,7 +15,7 @@ pub(crate) enum Hold {
     One(Guard),
     Several(Guards),
     /// The right to run a slot.
-    Turn(Turn),
+    Turn(Box<Turn>),
 }
 
 /// Asks for a lock: for ever, for a while, or once.

@@ -71,7 +71,7 @@ async fn begin(plan: &Run, once: &Once, locks: &Locks, start: Moment) -> Result<
 
 /// Runs the command, and says what came of the slot.
 async fn serve(plan: &Run, turn: Turn, signals: &mut Signals) -> Result<Exit, Trouble> {
-    let hold = Hold::Turn(turn);
+    let hold = Hold::Turn(Box::new(turn));
     let ended = child::run(&hold, plan, signals).await;
     let Hold::Turn(turn) = hold else { unreachable!("it is the turn from above") };
     match ended? {

@@ -1,5 +1,7 @@
 //! `tidelock elect` and `tidelock leader`, with several processes and the faults that happen to them.
 
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
+
 mod common;
 
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! `tidelock run --once-per`: jobs that several machines start at the same time.
 
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
+
 mod common;
 
 use std::{path::Path, process::Output};

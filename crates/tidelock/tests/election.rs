@@ -1,6 +1,7 @@
 //! Elections in paused time, on the store in memory: who leads when, and who is told what.
 #![cfg(feature = "testing")]
 #![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
 mod common;
 
