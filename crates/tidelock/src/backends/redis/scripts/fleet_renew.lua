@@ -4,6 +4,7 @@
 -- ARGV    1 how many locks | then for each kind, what its client knows, milliseconds of its lease | then as renew
 -- Reply   as renew, with a fifth number for each: when the entry of one that holds was made; of one that waits and is
 --         first in line -1 if others are in the way, -2 if they are let in
+--@rules
 local count = tonumber(args[1])
 local plain = ordinary({unpack(keys, 1, count)}, {unpack(args, 3 * count + 2)})
 if plain.err then return plain end
