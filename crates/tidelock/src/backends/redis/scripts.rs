@@ -35,6 +35,7 @@ const STOCK_MARK: &str = "--@stock\n";
 /// What the scripts share that share locks with other programs, and the verbs that they extend: each is a script whose
 /// first line is one of these marks.
 const FLEET_RULES: &str = include_str!("scripts/fleet.lua");
+const RULES_MARK: &str = "--@rules\n";
 const EXTENDED: [(&str, &str); 4] = [
     ("--@enter\n", include_str!("scripts/enter.lua")),
     ("--@renew\n", include_str!("scripts/renew.lua")),
@@ -165,7 +166,8 @@ fn with_rules(body: &str) -> String {
     let extended = EXTENDED.iter().find_map(|(mark, verb)| Some((verb, body.strip_prefix(mark)?)));
     if let Some((verb, rest)) = extended {
         let ordinary = if verb.is_empty() { String::new() } else { with_rules(verb) };
-        return format!("local function ordinary(keys, args)\n{ordinary}end\n{FLEET_RULES}{rest}");
+        let rest = rest.replace(RULES_MARK, FLEET_RULES);
+        return format!("local function ordinary(keys, args)\n{ordinary}end\n{rest}");
     }
     let (first, rest) = body.split_once(MARK).unwrap_or((body, ""));
     let line = if rest.is_empty() { "" } else { LINE };

@@ -18,7 +18,7 @@ use crate::{
 pub(in crate::backends::redis) enum Known {
     /// It waits behind others of ours, and may make an entry.
     Queued,
-    /// It is first in line, other programs are in the way, and it may make an entry.
+    /// It is first in line, other programs are in the way or were let in, and it may make an entry.
     Blocked,
     /// It relies on the entry that was made at this time.
     Holds(u64),

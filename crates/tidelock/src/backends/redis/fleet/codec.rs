@@ -63,9 +63,9 @@ impl Fleet {
             [1, epoch, ttl, waiting, made] if self.claims.holds(claim, natural(made)) => {
                 (Standing::Held(grant(epoch, ttl, waiting.max(1))), false)
             }
-            [2, ahead, look_again, _, is_blocked] => {
-                self.claims.waits(claim, is_blocked == -1);
-                (Standing::Waiting(place(ahead, look_again)), is_blocked == -1)
+            [2, ahead, look_again, _, why] => {
+                self.claims.waits(claim, why < 0);
+                (Standing::Waiting(place(ahead, look_again)), why == -1)
             }
             [9, ..] => (Standing::Unknown, false),
             _ => {

@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use redis::{
@@ -20,11 +21,15 @@ use crate::{
         redis::{codec::text, link::Server, wake::Tell},
         shared::attend,
     },
+    clock::{Clock, Moment},
     model::name::Name,
 };
 
 /// How many channels stay subscribed that nobody waits for: a lock that goes from hand to hand needs its own soon again.
 const IDLE: usize = 64;
+
+/// After how long it is tried again to listen to a server.
+const DEAF: Duration = Duration::from_secs(5);
 
 /// What is listened to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +53,7 @@ impl Sound {
 #[derive(Debug)]
 pub(in crate::backends::redis) struct Ears {
     tell: Tell,
+    clock: Clock,
     orders: OnceLock<UnboundedSender<Order>>,
 }
 
@@ -60,8 +66,8 @@ enum Order {
 }
 
 impl Ears {
-    pub(super) fn new(tell: Tell) -> Self {
-        Self { tell, orders: OnceLock::new() }
+    pub(super) fn new(tell: Tell, clock: Clock) -> Self {
+        Self { tell, clock, orders: OnceLock::new() }
     }
 
     /// Asks about a claim when something is heard on its server; once as well when it is listened to.
@@ -70,7 +76,9 @@ impl Ears {
             let (orders, ordered) = unbounded_channel();
             let task = Task {
                 tell: self.tell.clone(),
+                clock: self.clock.clone(),
                 orders: orders.downgrade(),
+                deaf: HashMap::new(),
                 lines: HashMap::new(),
                 claims: HashMap::new(),
                 number: 0,
@@ -92,6 +100,9 @@ impl Ears {
 /// The task that listens. It ends with the client.
 struct Task {
     tell: Tell,
+    clock: Clock,
+    /// Servers where nothing can be heard, and until when nobody tries again.
+    deaf: HashMap<Box<str>, Moment>,
     orders: WeakUnboundedSender<Order>,
     lines: HashMap<Box<str>, Line>,
     /// Where a claim is listened for.
@@ -144,8 +155,18 @@ impl Task {
         id: ClaimId,
     ) -> Result<(), ()> {
         if !self.lines.contains_key(at) {
-            let line = self.connect(server, at, matches!(sound, Sound::Key(_))).await?;
-            self.lines.insert(at.into(), line);
+            let now = self.clock.now();
+            if self.deaf.get(at).is_some_and(|until| now < *until) {
+                return Err(());
+            }
+            match self.connect(server, at, matches!(sound, Sound::Key(_))).await {
+                Ok(line) => drop(self.lines.insert(at.into(), line)),
+                Err(()) => {
+                    // It may not be allowed: each look at the lock would connect again.
+                    self.deaf.insert(at.into(), now + DEAF);
+                    return Err(());
+                }
+            }
         }
         let Some(line) = self.lines.get_mut(at) else { return Err(()) };
         if !line.sounds.contains_key(sound) {

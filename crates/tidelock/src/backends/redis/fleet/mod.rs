@@ -108,7 +108,7 @@ impl Fleet {
             template,
             is_cluster: matches!(config.address, Address::Cluster(_)),
             claims: Claims::new(common.clock.clone()),
-            ears: Ears::new(common.tell.clone()),
+            ears: Ears::new(common.tell.clone(), common.clock.clone()),
         })
     }
 

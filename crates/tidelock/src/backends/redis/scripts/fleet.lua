@@ -88,8 +88,8 @@ local function keep(kind, at, entry, ttl)
   end
 end
 
--- A claim that holds in the line: when its entry was made; or nothing, and in how many microseconds to look again.
--- Nothing at all: its entry was there, and is not any more.
+-- A claim that holds in the line: when its entry was made; or nothing, in how many microseconds to look again, and
+-- -1 if others are in the way, -2 if they are let in. Nothing at all: its entry was there, and is not any more.
 -- expected: what its client knows. w it has no entry and may make one | q the same, and one of ours held before it
 --           h it has an entry | else when its entry was made
 local function gate(kind, at, found, id, expected, ttl, now)
@@ -103,13 +103,13 @@ local function gate(kind, at, found, id, expected, ttl, now)
   -- Programs that ask again and again would hardly ever find the key free while we hand it over among us: a quarter
   -- of the time is theirs.
   if kind == 'n' and expected == 'q' and not found and now % 400000 < 100000 then
-    return nil, 100000 - now % 400000
+    return nil, 100000 - now % 400000, -2
   end
   if take(kind, at, found, id, ttl, now) then return now end
   local pause, left = 500000, redis.call('PTTL', at)
   if kind == 'n' then pause = 25000 + now % 75000 end
   if left >= 0 then pause = math.min(pause, (left + 1) * 1000) end
-  return nil, pause
+  return nil, pause, -1
 end
 
 -- Tells programs that wait. It is no reason to fail that the server refuses: they look again when the key expires.

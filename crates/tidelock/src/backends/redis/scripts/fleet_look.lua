@@ -4,6 +4,7 @@
 -- ARGV    n for a string, else l
 -- Reply   {time, what is kept in line or nothing, what others keep: a string, fields and values, or nothing,
 --         milliseconds until that expires, the type of what is neither or nothing}
+--@rules
 local found, strange = read_foreign(args[1], keys[2])
 if type(found) == 'table' and mode_of(found) == 'read' then
   -- A reader that died is not missed by the others: its field stays until the last of them goes.
