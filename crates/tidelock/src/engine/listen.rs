@@ -17,8 +17,10 @@ use crate::{
 /// How long a lost push may go unnoticed, and how often a store that does not push is asked.
 const WITH_PUSH: Duration = Duration::from_secs(2);
 const WITHOUT_PUSH: Duration = Duration::from_millis(100);
-/// With more ahead it is not asked less often.
-const MOST_AHEAD: u32 = 15;
+/// With so many ahead, a claim asks as often as the first: lines move, and it may be first before it asks again.
+const NEAR: u32 = 4;
+/// So many times the pause of the first is the longest; a third of the ttl is mostly shorter.
+const LONGEST: u32 = 15;
 
 /// The listener's task.
 pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop: CancellationToken) {
@@ -83,16 +85,15 @@ impl Engine {
 
     /// When to ask about a claim in line, in case a push gets lost.
     ///
-    /// The first that waits asks often: all others wait for it as well. Behind it, it will take the longer the more are ahead,
-    /// and asking costs a store more than being asked for nothing is worth. A claim whose line moved by then is first, and
-    /// asks often from its next answer on.
+    /// The first that waits, and those near it, ask often: all others wait for them as well. For those further back it takes
+    /// longer the more are ahead, and what a store has to do to answer grows with the line.
     pub(super) fn fallback(&self, leased: &LeasedClaim, place: Place, now: Moment) -> Option<Moment> {
         if self.flaws.rely_on_pushes() {
             return None;
         }
         let every = match self.backend.abilities().push {
             true if place.lapse_in.is_some() => WITH_PUSH,
-            true => WITH_PUSH * place.ahead.clamp(1, MOST_AHEAD),
+            true => WITH_PUSH * (place.ahead / NEAR).clamp(1, LONGEST),
             false => WITHOUT_PUSH,
         };
         Some(now + every.min(leased.claim.ttl / 3))

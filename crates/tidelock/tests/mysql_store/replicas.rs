@@ -140,7 +140,8 @@ async fn restarts(format: &str) {
         tables.join(", ")
     ));
     assert_eq!(overlaps, 0);
-    let ours = ["tidelock_claims", "tidelock_evictions", "tidelock_gone", "tidelock_lines"];
+    let ours =
+        ["tidelock_claims", "tidelock_evictions", "tidelock_gone", "tidelock_lines", "tidelock_settings"];
     assert!(tables.iter().all(|table| ours.contains(&table.as_str())), "{tables:?}");
     for statement in statements {
         let is_ddl = ["CREATE", "DROP", "BEGIN", "COMMIT"].iter().any(|word| statement.contains(word));

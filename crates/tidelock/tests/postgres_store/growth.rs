@@ -46,14 +46,14 @@ async fn names_are_found_by_index_however_small_the_table_was_when_plans_were_ma
         // Plans are made, and kept.
         use_names(&locks, "few", 32).await;
         let (index, read) = (figure(&server, "idx_scan"), figure(&server, "seq_tup_read"));
-        use_names(&locks, "many", 1_600).await;
+        use_names(&locks, "many", 640).await;
         within("the client ends", locks.shutdown(LONG)).await;
         drop(locks);
         // Sessions tell what they did when they end, or are idle for a while.
-        eventually("it is counted", || figure(&server, "idx_scan") > index + 1_600).await;
+        eventually("it is counted", || figure(&server, "idx_scan") > index + 640).await;
         let read = figure(&server, "seq_tup_read") - read;
-        // Each was looked for several times: this would be millions. An administrator may have looked at the table.
-        assert!(read < 40_000, "{read} rows were read one after the other, in round {round}");
+        // Each was looked for several times: this would be some hundred thousand. An administrator may have looked at the table.
+        assert!(read < 20_000, "{read} rows were read one after the other, in round {round}");
     }
 }
 

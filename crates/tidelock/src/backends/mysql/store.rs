@@ -79,7 +79,7 @@ impl Verbs for MysqlStore {
             micros(claim.ttl).into(),
         ];
         let mut asking = self.unanswered.asking(claim.id);
-        let joined = asking.join(&self.together, || Step::Enter(Arc::clone(&claim))).await?;
+        let joined = asking.join(&self.together, Step::Enter(Arc::clone(&claim))).await?;
         let turn = match joined {
             Joined::Answered(done) => {
                 if done.is_repeated {
@@ -140,7 +140,7 @@ impl Verbs for MysqlStore {
         self.shut_out(&name, id).await?;
         // Evictions tell somebody.
         let joined = match why {
-            Leave::Done => self.together.join(|| Step::Leave(name.clone(), id), &mut false).await?,
+            Leave::Done => self.together.join(Step::Leave(name.clone(), id), &mut false).await?,
             Leave::Evicted(_) => Joined::Open,
         };
         let (turn, may_be_removed) = match joined {

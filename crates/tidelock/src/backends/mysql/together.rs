@@ -9,8 +9,7 @@ use super::{
 use crate::{
     backend::{Call, ClientId, Failure},
     backends::shared::{
-        steps::{Step, one_for_each_name},
-        together,
+        steps::{Step, Steps, one_for_each_name},
         units::micros,
     },
 };
@@ -25,7 +24,7 @@ pub(super) struct Done {
     pub(super) is_repeated: bool,
 }
 
-pub(super) type Together = together::Together<Step, Done>;
+pub(super) type Together = Steps<Done>;
 
 /// The enters and leaves of a client.
 pub(super) fn together(link: &Arc<Link>, client: ClientId) -> Together {
@@ -41,7 +40,8 @@ async fn ask(link: &Link, client: ClientId, steps: &[Step]) -> Result<Vec<Option
     let answer = link.call_for("CALL tidelock_together(?, ?)", values, None).await?;
     let done: String = column(answer.rows.first().ok_or_else(unreadable)?, 0)?;
     let is_repeated = answer.is_repeated;
-    let mut answers = vec![Some(Done { epoch: None, is_repeated }); steps.len()];
+    let open = is_repeated.then_some(Done { epoch: None, is_repeated });
+    let mut answers = vec![open; steps.len()];
     for one in done.split_terminator(';') {
         let (number, epoch) = one.split_once(' ').ok_or_else(unreadable)?;
         let number = number.parse::<usize>().map_err(|_| unreadable())?;

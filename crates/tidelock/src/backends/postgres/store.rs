@@ -116,7 +116,7 @@ impl Verbs for PostgresStore {
             [&name, &id, &is_try, &ttl, &kind, &n, &of, &claim.detached, &owner, &label];
         let mut asking = self.unanswered.asking(claim.id);
         let joined = match &self.together {
-            Some(together) => asking.join(together, || Step::Enter(Arc::clone(&claim))).await?,
+            Some(together) => asking.join(together, Step::Enter(Arc::clone(&claim))).await?,
             None => Joined::Open,
         };
         let turn = match joined {
@@ -217,7 +217,7 @@ impl PostgresStore {
         // Evictions tell somebody.
         let together = self.together.as_ref().filter(|_| reason.is_none());
         let joined = match together {
-            Some(together) => together.join(|| Step::Leave(name.clone(), id), &mut false).await?,
+            Some(together) => together.join(Step::Leave(name.clone(), id), &mut false).await?,
             None => Joined::Open,
         };
         let turn = match joined {

@@ -12,14 +12,13 @@ use super::{
 use crate::{
     backend::{Call, Failure},
     backends::shared::{
-        steps::{Step, one_for_each_name},
-        together,
+        steps::{Step, Steps, one_for_each_name},
         units::addable_micros,
     },
 };
 
 /// The epoch of an enter that was granted at once. Of a leave it says that the claim was removed, and nothing else.
-pub(super) type Together = together::Together<Step, i64>;
+pub(super) type Together = Steps<i64>;
 
 /// The enters and leaves of a client.
 pub(super) fn together(link: &Arc<Link>) -> Together {

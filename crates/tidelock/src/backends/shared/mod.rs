@@ -5,6 +5,7 @@
 //! | `address` | hosts and ports |
 //! | `answers` | grants, places in line and views, from the numbers that stores answer |
 //! | `attend` | the tasks of connections |
+//! | `crowded` | names whose claims go alone |
 //! | `failures` | conclusions and sentences that are the same for every store |
 //! | `kept` | how much a database keeps of names, in a sentence |
 //! | `longest_ttl` | the URL's option `longest_ttl_ms`, and claims that ask for more |
@@ -46,6 +47,8 @@ pub(crate) mod answers;
     feature = "zookeeper",
 ))]
 mod attend;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod crowded;
 pub(crate) mod failures;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod kept;

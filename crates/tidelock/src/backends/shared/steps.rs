@@ -2,8 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use super::{
+    crowded::Crowded,
+    together::{Answer, Joined, Together},
+};
 use crate::{
-    backend::{Claim, ClaimId},
+    backend::{Call, Claim, ClaimId, Failure},
     model::name::Name,
 };
 
@@ -35,6 +39,37 @@ impl Step {
             Self::Enter(claim) => Some(claim),
             Self::Leave(..) => None,
         }
+    }
+}
+
+/// The enters and leaves of one client.
+#[derive(Debug)]
+pub(crate) struct Steps<A: Answer> {
+    together: Together<Step, A>,
+    crowded: Crowded,
+}
+
+impl<A: Answer> Steps<A> {
+    /// Must be called within the runtime of the client.
+    pub(crate) fn new(ask: impl Fn(Vec<Step>) -> Call<Vec<Option<A>>> + Send + Sync + 'static) -> Self {
+        Self { together: Together::new(ask), crowded: Crowded::default() }
+    }
+
+    /// Takes a step together with others, if a call is under way. See [`Together::join`].
+    pub(crate) async fn join(&self, step: Step, may_arrive: &mut bool) -> Result<Joined<Step, A>, Failure> {
+        if self.crowded.goes_alone(step.name()) {
+            return Ok(Joined::Open);
+        }
+        let mut name = None;
+        let question = || {
+            name = Some(step.name().clone());
+            step
+        };
+        let joined = self.together.join(question, may_arrive).await;
+        if let (Ok(Joined::Open), Some(name)) = (&joined, &name) {
+            self.crowded.note(name);
+        }
+        joined
     }
 }
 

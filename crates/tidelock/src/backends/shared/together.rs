@@ -286,9 +286,10 @@ mod tests {
         answers: Arc<Semaphore>,
     }
 
-    fn calls(answer: fn(Vec<u32>) -> Result<Vec<Option<u32>>, Failure>) -> Calls {
-        let (send, sent) = mpsc::unbounded_channel();
-        let answers = Arc::new(Semaphore::new(0));
+    type Answers = Result<Vec<Option<u32>>, Failure>;
+
+    fn calls(answer: fn(Vec<u32>) -> Answers) -> Calls {
+        let ((send, sent), answers) = (mpsc::unbounded_channel(), Arc::new(Semaphore::new(0)));
         let permits = Arc::clone(&answers);
         let together = Together::new(move |questions: Vec<u32>| {
             let permits = Arc::clone(&permits);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     /// Even questions are answered with themselves, odd ones stay open.
-    fn halves(questions: Vec<u32>) -> Result<Vec<Option<u32>>, Failure> {
+    fn halves(questions: Vec<u32>) -> Answers {
         Ok(questions.into_iter().map(|question| (question % 2 == 0).then_some(question)).collect())
     }
 

@@ -9,7 +9,10 @@ use std::{
 
 use super::mutex::lock;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
-use super::together::{Answer, Joined, Question, Together};
+use super::{
+    steps::{Step, Steps},
+    together::{Answer, Joined},
+};
 use crate::{
     backend::{ClaimId, Failure, FailureKind},
     backends::shared::failures::in_doubt,
@@ -91,12 +94,12 @@ impl Asking<'_> {
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 impl Asking<'_> {
     /// Asks together with others, if a call is under way. What a claim among them may do late is noted for each.
-    pub(crate) async fn join<Q: Question, A: Answer>(
+    pub(crate) async fn join<A: Answer>(
         &mut self,
-        together: &Together<Q, A>,
-        question: impl FnOnce() -> Q,
-    ) -> Result<Joined<Q, A>, Failure> {
-        let joined = together.join(question, &mut self.is_sent).await;
+        steps: &Steps<A>,
+        step: Step,
+    ) -> Result<Joined<Step, A>, Failure> {
+        let joined = steps.join(step, &mut self.is_sent).await;
         self.is_sent = false;
         self.is_lost |= joined.as_ref().is_err_and(|failure| failure.kind == FailureKind::Unknown);
         joined
