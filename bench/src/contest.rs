@@ -4,7 +4,9 @@ mod bars;
 mod chart;
 mod held;
 mod killed;
-mod machine;
+pub(crate) mod machine;
+mod making;
+mod page;
 mod peers;
 mod program;
 mod progress;
@@ -14,6 +16,7 @@ mod results;
 mod scenario;
 mod spread;
 mod stores;
+mod verdicts;
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +25,7 @@ use std::{
 
 use self::{
     machine::busy,
-    progress::Progress,
+    progress::{Progress, Step},
     results::{Outcome, Row},
     scenario::{SCENARIOS, Scenario},
     stores::{STORES, Store},
@@ -133,16 +136,18 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
         eprintln!("{note}");
     }
     let effort = if args.quick { QUICK } else { FULL };
-    let mut progress = Progress::new(
-        stores.iter().map(|store| scenarios.iter().filter(|scenario| store.has(scenario)).count()).sum(),
-    );
+    let steps = stores.iter().flat_map(|store| {
+        let measured = scenarios.iter().filter(|scenario| store.has(scenario));
+        measured.map(|scenario| step(store, scenario, args))
+    });
+    let mut progress = Progress::new(steps.collect(), root().join("target/bench-times.json"));
     let mut outcomes = Vec::new();
     for store in stores {
         let outcome = measure(store, &scenarios, args.peers, effort, &mut progress)?;
         if let Some(folder) = &args.write {
             // After each, so that a long run that is stopped keeps what was measured.
             let all = results::keep(&folder.join("results"), outcome.clone())?;
-            report::write(folder, &all)?;
+            page::write(folder, &all)?;
         }
         outcomes.push(outcome);
     }
@@ -156,6 +161,25 @@ pub(crate) fn run(args: &Args) -> Result<bool, String> {
     Ok(met)
 }
 
+/// A scenario of a store, for those who watch.
+fn step(store: &Store, scenario: &Scenario, args: &Args) -> Step {
+    let with = if args.peers { "with peers" } else { "alone" };
+    let how = if args.quick { "quick" } else { "full" };
+    let typical = match (args.quick, args.peers) {
+        (true, false) => 2.0,
+        (true, true) => 8.0,
+        (false, false) => 15.0,
+        (false, true) => 45.0,
+    };
+    Step { key: format!("{} {} {with} {how}", store.name, scenario.name), typical }
+}
+
+/// Writes RESULTS.md and the charts again, from the numbers that are there.
+pub(crate) fn write_again(folder: &Path) -> Result<bool, String> {
+    page::write(folder, &results::all(&folder.join("results"))?)?;
+    Ok(true)
+}
+
 fn measure(
     store: &Store,
     scenarios: &[&Scenario],
@@ -163,6 +187,7 @@ fn measure(
     effort: Effort,
     progress: &mut Progress,
 ) -> Result<Outcome, String> {
+    progress.say(&format!("{}: its servers start", store.name));
     progress.show(&format!("{}: its servers start", store.name));
     let stand = (store.start)(effort)?;
     let contestants = store.contestants(&stand, peers, progress);

@@ -7,6 +7,7 @@
 
 mod contest;
 mod drive;
+mod growth;
 mod protocol;
 
 use std::process::ExitCode;
@@ -17,7 +18,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench --quick                              every store, in two minutes
   cargo xtask bench --peers --backend redis --scenario processes
   cargo xtask bench --peers --write bench                all of bench/RESULTS.md, in an hour
-  cargo xtask bench --json --backend file --scenario pair";
+  cargo xtask bench --json --backend file --scenario pair
+  cargo xtask bench growth listing                       `ls` with a million remembered names";
 
 /// Measure locks against bare commands and against other libraries
 #[derive(Debug, Parser)]
@@ -35,12 +37,21 @@ enum Command {
     /// One contestant, in a process of its own
     #[command(hide = true)]
     Drive(drive::Args),
+    /// How cost grows with what is remembered or repeated, against limits
+    Growth(growth::Args),
+    /// Write RESULTS.md and its charts again, from the numbers that are there
+    Report {
+        #[arg(default_value = "bench")]
+        folder: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let args = Bench::parse();
     let done = match args.command {
         Some(Command::Drive(args)) => return drive::run(&args),
+        Some(Command::Growth(args)) => return growth::run(&args),
+        Some(Command::Report { folder }) => contest::write_again(&folder),
         None => contest::run(&args.contest),
     };
     match done {

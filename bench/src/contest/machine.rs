@@ -120,7 +120,7 @@ fn field<T: std::str::FromStr>(pid: u32, index: usize) -> Option<T> {
 }
 
 /// Seconds that processors worked for processes, to the nanosecond.
-pub(super) fn worked(pids: &[u32]) -> f64 {
+pub(crate) fn worked(pids: &[u32]) -> f64 {
     let of_task = |pid: u32, task: i32| {
         let statistics = fs::read_to_string(format!("/proc/{pid}/task/{task}/schedstat")).ok()?;
         statistics.split_whitespace().next()?.parse::<u64>().ok()
@@ -130,9 +130,18 @@ pub(super) fn worked(pids: &[u32]) -> f64 {
 }
 
 /// Bytes of memory that a process has.
-pub(super) fn memory(pid: u32) -> f64 {
+pub(crate) fn memory(pid: u32) -> f64 {
+    bytes(pid, "VmRSS:")
+}
+
+/// The most bytes of memory that this process ever had.
+pub(crate) fn peak() -> f64 {
+    bytes(std::process::id(), "VmHWM:")
+}
+
+fn bytes(pid: u32, of: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(of));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
     kib.unwrap_or(0.0) * 1_024.0
 }

@@ -1,9 +1,7 @@
 //! Other lock libraries: each is a program in `peers/`, and all of them do the same when they are asked the
 //! same.
 
-use std::{fs, io, path::Path};
-
-use super::{program::Launch, progress::Progress, root};
+use super::{making::Making, program::Launch, progress::Progress, root};
 
 /// A library, and how its program is made and started.
 #[derive(Debug)]
@@ -128,10 +126,7 @@ pub(super) const MYSQL: &[Peer] = &[DISTRIBUTED_LOCK.holds_few(), SHEDLOCK];
 impl Peer {
     /// Makes the program, in `target/peers/`. The error says what is missing.
     pub(super) fn prepare(&self, progress: &Progress) -> Result<Launch, String> {
-        progress.show(&format!("{}: its program is made", self.name));
         let folder = root().join("target/peers").join(self.folder);
-        copy(&root().join("peers").join(self.folder), &folder)
-            .map_err(|error| format!("no folder for {}: {error}", self.name))?;
         let launch = |words: &[&str]| Launch {
             folder: folder.clone(),
             words: words.iter().map(|word| (*word).to_owned()).collect(),
@@ -141,30 +136,27 @@ impl Peer {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
         };
-        for words in self.make {
-            let output = launch(words).command()?.output();
-            let output = output.map_err(|error| format!("{} cannot be run: {error}", words[0]))?;
-            if !output.status.success() {
-                let said = [output.stderr, output.stdout].concat();
-                let said = String::from_utf8_lossy(&said);
-                return Err(format!("{} failed: {}", words[0], said.lines().next().unwrap_or_default()));
-            }
+        // What is given by a path is made; of a list of paths, the first.
+        let made =
+            self.run.iter().filter_map(|word| word.split(':').next()).filter(|word| word.contains('/'));
+        Making {
+            name: self.folder,
+            from: root().join("peers").join(self.folder),
+            to: folder.clone(),
+            commands: self.make.iter().map(|words| launch(words)).collect(),
+            made: made.map(|path| folder.join(path)).collect(),
+            typical: typical(self.make),
         }
+        .run(progress)?;
         Ok(launch(self.run))
     }
 }
 
-/// Only what changed, so that what was made from it is not made again.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for file in fs::read_dir(from)? {
-        let file = file?;
-        let (from, to) = (file.path(), to.join(file.file_name()));
-        if from.is_dir() {
-            copy(&from, &to)?;
-        } else if fs::read(&to).ok() != Some(fs::read(&from)?) {
-            fs::copy(from, to)?;
-        }
+/// Seconds that it takes to make a program, with all that it is made from.
+fn typical(make: &[&[&str]]) -> f64 {
+    match make.first().and_then(|words| words.first()) {
+        Some(&"cargo") => 120.0,
+        Some(&"mvn") => 60.0,
+        _ => 20.0,
     }
-    Ok(())
 }

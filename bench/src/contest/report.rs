@@ -1,13 +1,11 @@
-//! Tables for people, and the page that is kept.
+//! Tables for people at a terminal, and how numbers are shown.
 
-use std::{fmt::Write, fs, path::Path};
+use std::fmt::Write;
 
 use super::{
-    chart,
-    results::{Kind, Outcome, Row, Unit},
+    results::{Outcome, Row, Unit},
     scenario::title,
     spread::Spread,
-    stores::STORES,
 };
 
 impl Unit {
@@ -105,90 +103,6 @@ fn aligned(rows: &[[String; 7]]) -> String {
         format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     });
     lines.collect()
-}
-
-/// Writes the page and its charts.
-pub(super) fn write(folder: &Path, outcomes: &[Outcome]) -> Result<(), String> {
-    let said = |error: std::io::Error| format!("{}: {error}", folder.display());
-    fs::create_dir_all(folder.join("results")).map_err(said)?;
-    for outcome in outcomes {
-        let file = folder.join("results").join(format!("{}.svg", outcome.store));
-        fs::write(file, chart::draw(outcome)).map_err(said)?;
-    }
-    fs::write(folder.join("RESULTS.md"), page(outcomes)).map_err(said)
-}
-
-const ABOUT: &str = "\
-Written by `cargo xtask bench --peers --write bench`. All contestants of a scenario are programs
-that get the same requests (`peers/README.md`). They take turns in rounds on the same server in the
-same minutes. A number is the median of the rounds. The ratio is the median of the rounds' ratios
-with its quartiles, and says how many times as good tidelock was: above 1 it is ahead. \"Bare
-commands\" are the fewest that could do the job, with the same driver: they keep no queue, give no
-token, and trust everybody. Bars are those that the project set itself; against a peer, the bar is
-to be ahead. [NOTES.md](NOTES.md) explains the numbers that look odd.
-
-In `pair` and `try`, the server has one core and the clients another, as on two machines. In `work`,
-both share one core, so that everything they do counts, and nothing that they wait for. Left alone,
-the kernel switches between the two. In `processes`, only locks that came from another process
-count: a client that polls acquires a lock again and again while others sleep.
-";
-
-fn page(outcomes: &[Outcome]) -> String {
-    let mut text = format!("# Results\n\n{ABOUT}\n");
-    let _ = writeln!(text, "{}", summary(outcomes));
-    for outcome in outcomes {
-        let bare = STORES.iter().find(|store| store.name == outcome.store).map_or("", |store| store.bare);
-        let _ = write!(
-            text,
-            "\n## {}\n\nOn {}; {}. Bare commands: {bare}.\n\n![What each contestant reached on {}](results/{}.svg)\n",
-            outcome.store, outcome.about.server, outcome.about.machine, outcome.store, outcome.store
-        );
-        for (scenario, rows) in by_scenario(outcome) {
-            let _ = writeln!(text, "\n### {}: {}\n", scenario, title(scenario));
-            let _ = writeln!(text, "| {} |\n|{}", HEAD.join(" | "), "---|".repeat(HEAD.len()));
-            for row in rows {
-                let mut cells = cells(row);
-                if row.kind == Kind::Ours {
-                    cells[0] = format!("**{}**", cells[0]);
-                }
-                let _ = writeln!(text, "| {} |", cells.join(" | "));
-            }
-        }
-    }
-    text
-}
-
-/// What was met and missed, and how far two runs were apart.
-fn summary(outcomes: &[Outcome]) -> String {
-    let rows: Vec<(&str, &Row)> = outcomes
-        .iter()
-        .flat_map(|outcome| outcome.rows.iter().map(|row| (outcome.store.as_str(), row)))
-        .collect();
-    let with_bar = rows.iter().filter(|(_, row)| row.bar.is_some()).count();
-    let missed: Vec<_> = rows.iter().filter(|(_, row)| !row.is_met()).collect();
-    let mut text = format!("{} of {with_bar} bars are met.", with_bar - missed.len());
-    if !missed.is_empty() {
-        text += " Missed:\n\n";
-        for (store, row) in &missed {
-            let against = if row.kind == Kind::Ours { "itself" } else { &row.contestant };
-            let is = row.ahead.map_or_else(String::new, |ahead| format!(" is {:.2},", ahead.median));
-            let bar = row.bar.as_ref().map(|bar| bar.text.as_str()).unwrap_or_default();
-            let _ = writeln!(text, "- {store}, {} against {against}:{is} bar {bar}", row.scenario);
-        }
-    }
-    let mut changes: Vec<f64> = rows.iter().filter_map(|(_, row)| row.change()).collect();
-    changes.sort_by(f64::total_cmp);
-    if let (Some(most), Some(middle)) = (changes.last(), changes.get(changes.len() / 2)) {
-        let within = changes.iter().filter(|change| **change < 0.15).count();
-        let _ = write!(
-            text,
-            "\nAgainst the run before: {within} of {} ratios changed by less than 15 %; the median change was {:.0} %, the largest {:.0} %.\n",
-            changes.len(),
-            middle * 100.0,
-            most * 100.0
-        );
-    }
-    text
 }
 
 #[cfg(test)]

@@ -105,6 +105,11 @@ pub(super) fn keep(folder: &Path, mut outcome: Outcome) -> Result<Vec<Outcome>, 
     bars::judge(&outcome.store, &mut outcome.rows);
     let json = serde_json::to_string_pretty(&outcome).map_err(|error| error.to_string())?;
     fs::write(path, json + "\n").map_err(said)?;
+    all(folder)
+}
+
+/// All that was ever measured, in the order of the stores.
+pub(super) fn all(folder: &Path) -> Result<Vec<Outcome>, String> {
     let mut all = Vec::new();
     for store in super::STORES {
         if let Ok(text) = fs::read_to_string(folder.join(format!("{}.json", store.name))) {

@@ -235,7 +235,10 @@ impl Store {
             all.push(Contestant {
                 name: peer.name.to_owned(),
                 kind: Kind::Peer,
-                launch: peer.prepare(progress).map_err(|why| Absent::Because(format!("missing: {why}"))),
+                launch: peer.prepare(progress).map_err(|why| {
+                    progress.note(&format!("{} is skipped: {why}", peer.name));
+                    Absent::Because(format!("missing: {why}"))
+                }),
                 servers: if peer.by_url { &stand.bare } else { &stand.addresses }.clone(),
                 holds: peer.holds,
             });

@@ -5,6 +5,7 @@
 //! | `support` | trials that all stores share: connections are cut, answers lost, processes killed and stopped |
 //! | `members` | members of a cluster are killed, paused and started again |
 //! | `keys` | keys and leases that somebody else deletes, and history that is compacted |
+//! | `many` | very many locks are renewed together, of which some end |
 //! | `restores` | a server goes back to a snapshot |
 //! | `login` | servers that refuse, and servers that should be refused |
 //! | `interop` | `etcdctl lock` and Go's concurrency package take turns with us |
@@ -19,6 +20,7 @@ mod support;
 mod interop;
 mod keys;
 mod login;
+mod many;
 mod members;
 mod restores;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         members::trials(),
         interop::trials(),
         keys::trials(),
+        many::trials(),
         restores::trials(),
         support::common_trials(),
         login::trials(),

@@ -35,6 +35,7 @@
 // | `wake` | the watch stream, and what follows from what it says |
 // | `store` | the verbs |
 // | `enter`, `renew`, `leave` | the verbs that need more than a question |
+// | `hearing` | whether everything was heard that happened to many holds, without reading their keys |
 // | `settle` | how a claim in line stands, and riding on a hold of the same owner |
 // | `view` | lines as they are read, for the verbs and for people |
 // | `backend` | connecting, and what the store can do |
@@ -50,6 +51,7 @@ mod enter;
 mod epochs;
 mod errors;
 mod fitness;
+mod hearing;
 mod leases;
 mod leave;
 mod link;

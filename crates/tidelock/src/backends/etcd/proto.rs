@@ -177,6 +177,8 @@ pub(super) struct WatchRequest {
     pub(super) create: Option<WatchCreateRequest>,
     #[prost(message, optional, tag = "2")]
     pub(super) cancel: Option<WatchCancelRequest>,
+    #[prost(message, optional, tag = "3")]
+    pub(super) progress: Option<WatchProgressRequest>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -204,6 +206,10 @@ pub(super) struct WatchCancelRequest {
     #[prost(int64, tag = "1")]
     pub(super) watch_id: i64,
 }
+
+/// Asks up to which revision all watches of a stream have told everything.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct WatchProgressRequest {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchResponse {
@@ -312,6 +318,9 @@ pub(super) struct StatusResponse {
     pub(super) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(super) version: String,
+    /// Bytes of the database, with what compactions left free.
+    #[prost(int64, tag = "3")]
+    pub(super) db_size: i64,
     #[prost(uint64, tag = "4")]
     pub(super) leader: u64,
     #[prost(uint64, tag = "5")]
@@ -320,8 +329,14 @@ pub(super) struct StatusResponse {
     pub(super) raft_applied_index: u64,
     #[prost(string, repeated, tag = "8")]
     pub(super) errors: Vec<String>,
+    /// Bytes of the database that are in use.
+    #[prost(int64, tag = "9")]
+    pub(super) db_size_in_use: i64,
     #[prost(bool, tag = "10")]
     pub(super) is_learner: bool,
+    /// How large the database may become; zero if the server does not tell, as before 3.6.
+    #[prost(int64, tag = "12")]
+    pub(super) db_size_quota: i64,
 }
 
 impl RequestOp {

@@ -1,4 +1,4 @@
-//! Renewing claims: first their leases, then a look at their lines.
+//! Renewing claims: first their leases, then a look at their lines, or at what was heard of very many of them.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -41,7 +41,9 @@ impl EtcdStore {
             Ok(is_kept.then_some(lease))
         }));
         let kept = kept.await.into_iter().collect::<Result<Vec<_>, Failure>>()?;
-        let mut names: Vec<_> = claims.iter().map(|claim| &claim.name).collect();
+        let heard = self.hear_of(claims).await?;
+        let unheard = claims.iter().zip(&heard).filter(|(_, heard)| heard.is_none());
+        let mut names: Vec<_> = unheard.map(|(claim, _)| &claim.name).collect();
         names.sort();
         names.dedup();
         let before = self.epochs.before();
@@ -61,7 +63,11 @@ impl EtcdStore {
             })
             .collect();
         let mut standings = Vec::with_capacity(claims.len());
-        for claim in claims {
+        for (claim, heard) in claims.iter().zip(heard) {
+            if let Some((standing, lease)) = heard {
+                standings.push(if kept.contains(&Some(lease)) { standing } else { Standing::Gone });
+                continue;
+            }
             let Some((line, order, at)) = lines.get(&claim.name) else { continue };
             let me = line.iter().find(|other| other.id == claim.id);
             let standing = self.stand(claim, line, order, *at).await?;

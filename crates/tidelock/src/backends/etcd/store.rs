@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::{claims::Claims, codec::Space, epochs::Epochs, leases::Leases, link::Link, wake::Wake};
+use super::{
+    claims::Claims, codec::Space, epochs::Epochs, hearing::Hearing, leases::Leases, link::Link, wake::Wake,
+};
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing},
     backends::shared::{mutex::lock, served::Verbs},
@@ -24,6 +26,7 @@ pub(crate) struct EtcdStore {
     pub(super) epochs: Epochs,
     pub(super) clock: Clock,
     pub(super) claims: Mutex<Claims>,
+    pub(super) hearing: Hearing,
     /// Told when there is something to do for `wait` that no watch told it of.
     pub(super) stirred: Notify,
 }
@@ -70,6 +73,7 @@ impl EtcdStore {
             link,
             clock,
             claims: Mutex::default(),
+            hearing: Hearing::default(),
             stirred: Notify::new(),
         }
     }

@@ -79,7 +79,7 @@ impl Wake {
         let (tell, requests) = unbounded_channel();
         // A server answers a stream with its first message, so there has to be something to answer.
         let first = store.claims().spare_watch();
-        let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), 0));
+        let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), store.epochs.before()));
         self.in_use.mark_unchanged();
         self.stream = Some(store.link.watch(requests).await?);
         store.claims().opened(tell);

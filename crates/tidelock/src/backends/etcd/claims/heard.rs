@@ -21,6 +21,7 @@ impl Claims {
         response: WatchResponse,
         now: Moment,
     ) -> Result<(), Failure> {
+        self.note_progress(&response);
         let id = response.watch_id;
         let Some(watch) = self.watches.get_mut(&id) else {
             // Over, or never needed: nobody waits for it.
@@ -37,6 +38,7 @@ impl Claims {
         if response.created {
             let covers = if watch.from == 0 { revision(response.header.as_ref()) } else { watch.from - 1 };
             watch.covers = Some(covers);
+            watch.made_at = Some(revision(response.header.as_ref()));
             let name = watch.name.clone();
             let is_stale =
                 |own: &OwnClaim| !matches!(own.phase, Phase::Asking | Phase::Over) && own.known_at < covers;

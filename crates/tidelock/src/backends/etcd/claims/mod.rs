@@ -6,6 +6,7 @@
 //! | `mod` | a claim from the first question until it is forgotten |
 //! | `standing` | how a claim stands, after its line was read |
 //! | `watches` | which lines and keys are watched |
+//! | `covered` | which holds the stream of watches would have told the end of |
 //! | `heard` | what follows from what the stream of watches says |
 //! | `upkeep` | what is to be done, told or read again |
 //!
@@ -17,6 +18,7 @@
 //! further back watches its own key and the one some places ahead: what happens at the head of a long line is
 //! told to few.
 
+mod covered;
 mod heard;
 mod standing;
 #[cfg(test)]
@@ -30,8 +32,9 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{mpsc::UnboundedSender, watch};
 
+pub(super) use self::covered::Progress;
 use self::watches::Watch;
 pub(super) use self::watches::watch_request;
 use super::{
@@ -74,6 +77,8 @@ pub(super) struct Claims {
     /// Claims whose key was deleted by somebody else.
     vanished: Vec<(Name, ClaimId)>,
     news: VecDeque<News>,
+    /// How far the stream said that it is.
+    progress: watch::Sender<Progress>,
 }
 
 /// A line that this client has claims in, or had lately.
@@ -107,6 +112,10 @@ struct OwnClaim {
     unanswered: u32,
     /// The revision at which the phase was so.
     known_at: i64,
+    /// The watch that tells its end from a reading of its key on; zero if there is none.
+    covered_by: i64,
+    /// How many waited for it when its line was last read.
+    waiting: usize,
     phase: Phase,
 }
 
@@ -183,6 +192,8 @@ impl Claims {
                 base: 0,
                 unanswered: 0,
                 known_at: 0,
+                covered_by: 0,
+                waiting: 0,
                 phase: Phase::Asking,
             };
             line.claims.insert(claim.id, own);
@@ -245,6 +256,11 @@ impl Claims {
         if let Some(own) = self.get_mut(&claim.name, claim.id) {
             own.lease = 0;
         }
+    }
+
+    /// Hears how far the stream is.
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
     }
 
     fn get_mut(&mut self, name: &Name, id: ClaimId) -> Option<&mut OwnClaim> {

@@ -46,6 +46,7 @@ impl Claims {
             // A reading may be older than what was heard: who holds goes on holding.
             Phase::Held(epoch) => {
                 own.known_at = own.known_at.max(at);
+                self.cover(name, id, at, waiting);
                 return held(claim, epoch, waiting);
             }
             Phase::Asking | Phase::Waiting(_) if holds => {

@@ -173,3 +173,81 @@ fn keys_are_used_again_and_never_by_two_claims_at_once() {
     client.claims.forget(&claims[1].name, claims[1].id, Moment::default());
     assert_eq!(key(&mut client, 3), keys[1]);
 }
+
+/// The server says how far the stream is.
+fn progresses(client: &mut Client, member_id: u64, revision: i64) -> Progress {
+    let header = Some(ResponseHeader { revision, member_id, ..ResponseHeader::default() });
+    let said = WatchResponse { header, watch_id: -1, ..WatchResponse::default() };
+    client.claims.heard(said, Moment::default()).unwrap();
+    *client.claims.progress().borrow()
+}
+
+/// A client that holds from revision 3 on, as the only one, and whose watch was made at revision 5.
+fn holder() -> (Client, Arc<Claim>, Vec<Contender>) {
+    let mut client = Client::new();
+    let (mine, mut line) = (claim(1, 1, Share::Exclusive, None), Vec::new());
+    assert_eq!(client.enter(&mine, &mut line, 3, 3), Standing::Held(held(3, 0)));
+    client.claims.watch_whole(&client.space, &mine.name, 4);
+    client.watches(1, 5);
+    (client, mine, line)
+}
+
+#[test]
+fn a_hold_is_there_if_the_stream_told_all_up_to_a_revision_and_not_its_end() {
+    let (mut client, mine, line) = holder();
+    client.stands(&mine, &line, 6);
+    assert_eq!(client.claims.covered(std::slice::from_ref(&mine)), 1);
+    let told = progresses(&mut client, 9, 20);
+    assert_eq!(told, Progress { member: 9, revision: 20 });
+    let confirmed = Some((Standing::Held(held(3, 0)), 1));
+    assert_eq!(client.claims.confirmed(&mine, told, 20), confirmed);
+    assert_eq!(client.claims.confirmed(&mine, told, 12), confirmed);
+    // The stream has not come that far.
+    assert_eq!(client.claims.confirmed(&mine, told, 21), None);
+    // Revisions went back: the last reading was at 6.
+    assert_eq!(client.claims.confirmed(&mine, told, 5), None);
+    client.hears(1, &line[0], 21);
+    let told = progresses(&mut client, 9, 30);
+    assert_eq!(client.claims.confirmed(&mine, told, 30), None);
+}
+
+#[test]
+fn a_hold_that_was_not_read_since_its_watch_was_made_is_read() {
+    let (mut client, mine, line) = holder();
+    let told = progresses(&mut client, 9, 20);
+    assert_eq!(client.claims.confirmed(&mine, told, 10), None);
+    // Read before the watch was made.
+    client.stands(&mine, &line, 4);
+    assert_eq!(client.claims.confirmed(&mine, told, 10), None);
+    client.stands(&mine, &line, 5);
+    assert!(client.claims.confirmed(&mine, told, 10).is_some());
+}
+
+#[test]
+fn what_a_stream_told_is_nothing_to_the_next_one() {
+    let (mut client, mine, line) = holder();
+    client.stands(&mine, &line, 6);
+    let told = progresses(&mut client, 9, 20);
+    assert!(client.claims.confirmed(&mine, told, 20).is_some());
+    client.claims.closed();
+    assert_eq!(client.claims.confirmed(&mine, told, 20), None);
+    let (tell, _requests) = tokio::sync::mpsc::unbounded_channel();
+    client.claims.opened(tell);
+    client.watches(2, 22);
+    let told = progresses(&mut client, 9, 25);
+    assert_eq!(client.claims.confirmed(&mine, told, 25), None);
+    client.stands(&mine, &line, 25);
+    assert!(client.claims.confirmed(&mine, told, 25).is_some());
+}
+
+#[test]
+fn only_progress_of_all_watches_counts() {
+    let (mut client, ..) = holder();
+    let header = Some(ResponseHeader { revision: 50, member_id: 9, ..ResponseHeader::default() });
+    let of_one = WatchResponse { header: header.clone(), watch_id: 1, ..WatchResponse::default() };
+    let canceled = WatchResponse { header, watch_id: -1, canceled: true, ..WatchResponse::default() };
+    for response in [of_one, canceled] {
+        client.claims.heard(response, Moment::default()).unwrap();
+        assert_eq!(*client.claims.progress().borrow(), Progress::default());
+    }
+}

@@ -62,7 +62,8 @@ impl Claims {
             if let Some(own) = self.get_mut(&name, id)
                 && matches!(own.phase, Phase::Held(_))
             {
-                let from = own.known_at + 1;
+                // Not from the next one on: a stream with a watch that begins later than now does not tell its progress.
+                let from = own.known_at;
                 self.watch_whole(space, &name, from);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{Claims, Phase};
+use super::{Claims, Phase, Progress};
 use crate::{
     backends::etcd::{
         codec::{Range, Space},
@@ -25,6 +25,8 @@ pub(super) struct Watch {
     pub(super) from: i64,
     /// All that happened after this revision is told, once it is made.
     pub(super) covers: Option<i64>,
+    /// The revision at which it was made, once it is and while its stream is there.
+    pub(super) made_at: Option<i64>,
     pub(super) recent: VecDeque<(i64, Vec<u8>)>,
     /// What happened up to this revision is not remembered.
     pub(super) forgotten: i64,
@@ -78,8 +80,15 @@ impl Claims {
     fn create(&mut self, name: &Name, range: Range, from: i64) -> i64 {
         self.last_watch += 1;
         let id = self.last_watch;
-        let watch =
-            Watch { name: name.clone(), range, from, covers: None, recent: VecDeque::new(), forgotten: 0 };
+        let watch = Watch {
+            name: name.clone(),
+            range,
+            from,
+            covers: None,
+            made_at: None,
+            recent: VecDeque::new(),
+            forgotten: 0,
+        };
         self.send(watch.request(id));
         self.watches.insert(id, watch);
         id
@@ -91,10 +100,13 @@ impl Claims {
             line.whole.take_if(|whole| *whole == id);
             line.single.retain(|_, single| *single != id);
         }
-        self.send(WatchRequest { cancel: Some(WatchCancelRequest { watch_id: id }), create: None });
+        self.send(WatchRequest {
+            cancel: Some(WatchCancelRequest { watch_id: id }),
+            ..WatchRequest::default()
+        });
     }
 
-    fn send(&self, request: WatchRequest) {
+    pub(super) fn send(&self, request: WatchRequest) {
         if let Some(stream) = &self.stream {
             // A stream that ended is noticed where it is read.
             let _ = stream.send(request);
@@ -104,11 +116,15 @@ impl Claims {
     /// There is a new stream: everything is watched on it, from where it was last known.
     pub(in crate::backends::etcd) fn opened(&mut self, stream: UnboundedSender<WatchRequest>) {
         self.stream = Some(stream);
+        self.progress.send_replace(Progress::default());
         let old = std::mem::take(&mut self.watches);
         for (_, watch) in old {
             let Some(line) = self.lines.get_mut(&watch.name) else { continue };
             let known = line.claims.values().filter(|own| !matches!(own.phase, Phase::Asking));
-            let from = known.map(|own| own.known_at + 1).min();
+            // One that waits is told at once only from the next revision on. All others begin in the past, because a
+            // stream with a watch that begins later than now does not tell its progress.
+            let from =
+                known.map(|own| own.known_at + i64::from(matches!(own.phase, Phase::Waiting(_)))).min();
             let is_whole = !watch.range.1.is_empty();
             if is_whole {
                 line.whole = None;
@@ -138,8 +154,10 @@ impl Claims {
     /// The stream is over.
     pub(in crate::backends::etcd) fn closed(&mut self) {
         self.stream = None;
+        self.progress.send_replace(Progress::default());
         for watch in self.watches.values_mut() {
             watch.covers = None;
+            watch.made_at = None;
             watch.recent.clear();
         }
     }
@@ -183,5 +201,5 @@ pub(in crate::backends::etcd) fn watch_request(id: i64, (key, range_end): &Range
         filters: vec![Filter::NoPut.into()],
         watch_id: id,
     };
-    WatchRequest { create: Some(create), cancel: None }
+    WatchRequest { create: Some(create), ..WatchRequest::default() }
 }

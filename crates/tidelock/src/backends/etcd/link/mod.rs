@@ -261,6 +261,13 @@ impl Link {
         self.opening.get(|| self.live(), self.open()).await
     }
 
+    /// The member on the connection with this number, if it tells the progress of a stream behind its events.
+    pub(super) fn tells_progress(&self, number: u64) -> Option<u64> {
+        let state = self.state();
+        state.live.as_ref().filter(|live| live.number == number)?;
+        state.fitness[state.next].as_ref()?.tells_progress()
+    }
+
     /// The number of the last connection that was made.
     pub(super) fn number(&self) -> u64 {
         *self.in_use.borrow()

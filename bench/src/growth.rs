@@ -1,0 +1,57 @@
+//! `cargo xtask bench growth`: how cost grows with what is remembered or repeated, against limits.
+//!
+//! These are not contests: each measures one thing on a server of its own and says whether its limits were kept.
+
+mod listing;
+mod storms;
+
+use std::process::ExitCode;
+
+use tokio::runtime::{Builder, Runtime};
+
+/// What is measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// `ls` on Redis with very many names that were used lately
+    Listing(listing::Args),
+    /// Memory of a Redis server's clients after many reconnect storms
+    Storms(storms::Args),
+    /// Lists all locks once, in a process of its own
+    #[command(hide = true)]
+    List { url: String },
+}
+
+/// Measures, and says whether every limit was kept.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let done = match &args.what {
+        What::Listing(args) => listing::run(args),
+        What::Storms(args) => storms::run(args),
+        What::List { url } => listing::list(url).map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One thread, as most programs that use locks have for them.
+fn runtime() -> Result<Runtime, String> {
+    Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+}
+
+/// Prints a figure beside its limit. Says whether it was kept.
+fn limit(what: &str, is: f64, most: f64, unit: &str) -> bool {
+    let kept = is <= most;
+    println!("  {what:<34} {is:>9.2} {unit:<3} limit {most} {unit} {}", if kept { "✓" } else { "✗" });
+    kept
+}
