@@ -40,12 +40,7 @@
 
 pub(crate) mod address;
 pub(crate) mod answers;
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "zookeeper",
-))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper",))]
 mod attend;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod crowded;
@@ -84,10 +79,5 @@ pub(crate) mod unanswered;
 pub(crate) mod units;
 pub(crate) mod url;
 
-#[cfg(any(
-    feature = "mysql",
-    feature = "postgres",
-    feature = "redis",
-    feature = "zookeeper",
-))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper",))]
 pub(crate) use self::attend::attend;
