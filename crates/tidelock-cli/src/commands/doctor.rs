@@ -30,9 +30,9 @@ struct Findings {
     directory: Option<PathBuf>,
     abilities: stores::Row,
     locks_in_use: usize,
-    /// Acquire and release of a free lock.
-    median_us: u64,
-    slowest_us: u64,
+    /// Acquire and release of a free lock; nothing if none could be acquired.
+    median_us: Option<u64>,
+    slowest_us: Option<u64>,
     /// Of the lock that was named, if it is in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     lock: Option<LockView>,
@@ -48,18 +48,26 @@ struct Findings {
 pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
     let locks = store.connect().await?;
-    let (median, slowest, grows) = probe(&locks).await?;
+    let probed = match probe(&locks).await {
+        // What is known to be wrong with the store may be the reason: it is said as well.
+        Err(Trouble::Lock(error)) if !locks.concerns().is_empty() => Err(error),
+        probed => Ok(probed?),
+    };
     let abilities = locks.abilities();
     let mut problems = problems(abilities);
     problems.extend(locks.concerns());
-    if !grows {
+    if let Err(error) = &probed {
+        problems.push(format!("no lock can be acquired: {error}"));
+    }
+    let probed = probed.ok();
+    if probed.is_some_and(|(_, _, grows)| !grows) {
         problems.push("tokens did not grow from one holder to the next: do not rely on them here".to_owned());
     }
     let lock = match &args.name {
         Some(name) => locks.look([name.as_str()]).await?.pop(),
         None => None,
     };
-    let mut known = [locks.notes(), notes(abilities, median)].concat();
+    let mut known = [locks.notes(), notes(abilities, probed.map(|(median, ..)| median))].concat();
     if let Some(name) = &args.name {
         known.push(about(name, lock.as_ref()));
     }
@@ -69,17 +77,17 @@ pub(crate) async fn run(args: &Doctor) -> Result<Exit, Trouble> {
         url,
         directory: store.directory(),
         locks_in_use: locks.look_all().await?.len(),
-        median_us: micros(median),
-        slowest_us: micros(slowest),
+        median_us: probed.map(|(median, ..)| micros(median)),
+        slowest_us: probed.map(|(_, slowest, _)| micros(slowest)),
         fit: problems.is_empty(),
         problems,
-        lock,
         notes: known,
+        lock,
     };
     if args.json {
         output::json(&findings)?;
     } else {
-        output::text(&text(&findings, median, slowest))?;
+        output::text(&text(&findings, probed.map(|(median, slowest, _)| (median, slowest))))?;
     }
     Ok(if findings.fit { Exit::Done } else { Exit::No })
 }
@@ -113,7 +121,7 @@ fn problems(abilities: &Abilities) -> Vec<String> {
     }
 }
 
-fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
+fn notes(abilities: &Abilities, median: Option<Duration>) -> Vec<String> {
     let mut notes = Vec::new();
     if abilities.token == TokenGrade::TimeAssisted {
         notes.push(
@@ -130,31 +138,16 @@ fn notes(abilities: &Abilities, median: Duration) -> Vec<String> {
     if let Err(why) = abilities.permits {
         notes.push(format!("the store does not count permits, so --permits does not work here: {why}"));
     }
-    if median > SLOW {
+    if let Some(median) = median.filter(|median| *median > SLOW) {
         notes.push(format!("a free lock takes {}: the store is far away or busy", Span(median)));
     }
     notes
 }
 
-/// Who holds a lock, and who is kept out.
-fn about(name: &str, view: Option<&LockView>) -> String {
-    let Some(view) = view else { return format!("lock {name:?} is free") };
-    let holders: Vec<_> = view.holders.iter().map(|holder| output::clean(&holder.label)).collect();
-    let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
-    let (foreign, waiting) = (view.holders.iter().any(|holder| holder.foreign.is_some()), view.waiters.len());
-    let forever = view.holders.iter().filter_map(|holder| holder.foreign.as_ref());
-    let forever = forever.filter(|foreign| !foreign.expires).count();
-    let mut text = format!("lock {name:?} is held by {holders}, and {waiting} of ours wait");
-    if foreign {
-        text.push_str("; a holder of another make is not told if you break it");
-    }
-    if forever > 0 {
-        text.push_str("; it never expires, so nobody gets the lock before it is released or broken");
-    }
-    text
-}
-
-fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {
+fn text(findings: &Findings, times: Option<(Duration, Duration)>) -> String {
+    /// Of the lock that was named, if it is in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock: Option<LockView>,
     let Findings { url, directory, abilities, locks_in_use, fit, problems, notes, .. } = findings;
     let mut text = abilities.describe();
     // Writing to a string does not fail.
@@ -163,7 +156,9 @@ fn text(findings: &Findings, median: Duration, slowest: Duration) -> String {
         let _ = writeln!(text, "directory   {}", directory.display());
     }
     let _ = writeln!(text, "in use      {locks_in_use}");
-    let _ = writeln!(text, "round trip  {median:.1?} median, {slowest:.1?} slowest of {ROUNDS}");
+    if let Some((median, slowest)) = times {
+        let _ = writeln!(text, "round trip  {median:.1?} median, {slowest:.1?} slowest of {ROUNDS}");
+    }
     for note in notes {
         let _ = writeln!(text, "note: {note}");
     }
