@@ -144,10 +144,25 @@ fn notes(abilities: &Abilities, median: Option<Duration>) -> Vec<String> {
     notes
 }
 
+/// Who holds a lock, and who is kept out.
+fn about(name: &str, view: Option<&LockView>) -> String {
+    let Some(view) = view else { return format!("lock {name:?} is free") };
+    let holders: Vec<_> = view.holders.iter().map(|holder| output::clean(&holder.label)).collect();
+    let holders = if holders.is_empty() { "nobody".to_owned() } else { holders.join(", ") };
+    let (foreign, waiting) = (view.holders.iter().any(|holder| holder.foreign.is_some()), view.waiters.len());
+    let forever = view.holders.iter().filter_map(|holder| holder.foreign.as_ref());
+    let forever = forever.filter(|foreign| !foreign.expires).count();
+    let mut text = format!("lock {name:?} is held by {holders}, and {waiting} of ours wait");
+    if foreign {
+        text.push_str("; a holder of another make is not told if you break it");
+    }
+    if forever > 0 {
+        text.push_str("; it never expires, so nobody gets the lock before it is released or broken");
+    }
+    text
+}
+
 fn text(findings: &Findings, times: Option<(Duration, Duration)>) -> String {
-    /// Of the lock that was named, if it is in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lock: Option<LockView>,
     let Findings { url, directory, abilities, locks_in_use, fit, problems, notes, .. } = findings;
     let mut text = abilities.describe();
     // Writing to a string does not fail.

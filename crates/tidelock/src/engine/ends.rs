@@ -81,7 +81,7 @@ impl Engine {
     /// If nobody uses the client any more, waits briefly until its releases have reached the store: the program may be
     /// about to end. Does nothing on a thread that runs async tasks.
     fn wait_for_releases(&self) {
-        if self.unused.load(Ordering::SeqCst) && self.held_claims().is_empty() {
+        if self.unused.load(Ordering::SeqCst) && !self.table.holds_any() {
             self.tasks.drain_here(BRIEFLY);
         }
     }
@@ -115,7 +115,7 @@ impl Engine {
         self.closed.store(true, Ordering::SeqCst);
         self.end_waiting();
         self.closing.cancel();
-        if !self.held_claims().is_empty() {
+        if self.table.holds_any() {
             let watch = watch_leases(Arc::downgrade(self), self.clock.clone());
             #[allow(clippy::disallowed_methods, reason = "the engine's own runtime has ended")]
             drop(runtime::background().spawn(watch));

@@ -53,6 +53,11 @@ impl Table {
         };
         self.0.collect(of_line).into_iter().flatten().collect()
     }
+
+    /// Whether any claim holds.
+    pub(super) fn holds_any(&self) -> bool {
+        self.0.any(|line| line.cohorts.iter().any(|cohort| matches!(cohort.phase, Phase::Held { .. })))
+    }
 }
 
 /// The cohorts of one name, by id: in the order in which they came.

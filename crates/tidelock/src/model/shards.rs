@@ -35,6 +35,11 @@ impl<V: Default> Shards<V> {
         lock(&self.shards[(name.hash_code() >> 32) as usize % SHARDS])
     }
 
+    /// Whether this is so for anything that is kept.
+    pub(crate) fn any(&self, mut is_so: impl FnMut(&V) -> bool) -> bool {
+        self.shards.iter().any(|shard| lock(shard).by_name.values().any(&mut is_so))
+    }
+
     /// Each name and what is kept for it, in the order of the names.
     pub(crate) fn collect<T>(&self, mut each: impl FnMut(&Name, &V) -> Option<T>) -> Vec<T> {
         let mut found = Vec::new();
