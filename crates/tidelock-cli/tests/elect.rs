@@ -57,6 +57,8 @@ fn a_leader_that_is_killed_is_replaced_and_its_command_is_gone() {
     assert!(two > one);
     until("the command of the first is gone", || !runs(command));
     second.signal(Signal::TERM);
+    // Before its input ends, which would end the command, too.
+    until("the second has ended", || !runs(second.id()));
     let (code, _, said) = second.end();
     assert_eq!(code, Some(143), "{said}");
 }

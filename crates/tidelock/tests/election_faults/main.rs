@@ -99,13 +99,14 @@ async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let mut cast = Cast::new(&stand.url, folder.path());
     let locks = Locks::connect_within(&stand.url, PATIENCE).await?;
-    let mut longest = Duration::ZERO;
+    let (mut longest, mut told) = (Duration::ZERO, Vec::new());
     let mut faults = [Fault::Kill, Fault::Evict, Fault::Restart, Fault::Stop].into_iter().cycle();
     // Faults are spread over the changes; most leaders end on their own.
     let rounds = 4.max(changes / 25);
     for round in 1..=rounds {
         let fault = faults.next().expect("it has no end");
         let leader = cast.someone_leads(&locks).await;
+        told.push((fault, Clock::machine().now().as_nanos()));
         match fault {
             Fault::Kill => cast.kill(&leader),
             Fault::Stop => cast.stand_still(&leader, &locks).await,
@@ -129,7 +130,8 @@ async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
     cast.end();
     let holds = cast.history();
     let terms = holds.len();
-    history::check(&holds).map_err(|breach| breach.to_string())?;
+    history::check(&holds)
+        .map_err(|breach| format!("{breach}; faults: {told:?}; evicted: {:?}", cast.evicted))?;
     println!("{store}: {terms} terms, {rounds} faults, at most {longest:?} without a new term after one");
     Ok(())
 }

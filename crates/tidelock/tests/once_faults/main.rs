@@ -65,7 +65,7 @@ async fn play(store: &str, url: &str, folder: &Path) -> Result<(), Failed> {
     let locks = Locks::connect_within(url, PATIENCE).await?;
     let mut cast = Cast { url: url.to_owned(), folder: folder.to_owned(), jobs, running: Vec::new() };
     (0..runners).for_each(|runner| cast.start(runner));
-    // Runners are killed and started again, whatever they run at that moment.
+    // Runners are killed in between and started again.
     let kills = jobs / 8;
     for kill in 1..=kills {
         cast.until("runs go on", |runs| runs.len() >= jobs * kill / (2 * kills)).await?;
