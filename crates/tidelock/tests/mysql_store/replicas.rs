@@ -144,7 +144,8 @@ async fn restarts(format: &str) {
         ["tidelock_claims", "tidelock_evictions", "tidelock_gone", "tidelock_lines", "tidelock_settings"];
     assert!(tables.iter().all(|table| ours.contains(&table.as_str())), "{tables:?}");
     for statement in statements {
-        let is_ddl = ["CREATE", "DROP", "BEGIN", "COMMIT"].iter().any(|word| statement.contains(word));
+        let is_ddl =
+            ["CREATE", "ALTER", "DROP", "BEGIN", "COMMIT"].iter().any(|word| statement.contains(word));
         assert!(is_ddl, "changes are logged as rows, not as {statement}");
     }
 }
