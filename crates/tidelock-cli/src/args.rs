@@ -128,7 +128,7 @@ pub(crate) enum Verb {
   tidelock run index --shared -- ./search.sh             with other readers
   tidelock run licenses --permits 2/5 -- ./render.sh     two of five permits
   tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock
-  tidelock run report --once-per 1d -- ./report.sh       once a day, of all machines")]
+  tidelock run report --once-per 1d -- ./report.sh       once a day in all")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) line: Line,
@@ -250,7 +250,7 @@ pub(crate) struct Ls {
     /// Only names that start with this
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
-    /// List the slots of `run --once-per` that are done instead
+    /// List what `run --once-per` has done instead
     #[arg(long)]
     pub(crate) done: bool,
     /// Print a JSON array with one object per lock

@@ -79,5 +79,10 @@ pub(crate) mod unanswered;
 pub(crate) mod units;
 pub(crate) mod url;
 
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper",))]
+#[cfg(any(
+    feature = "postgres",
+    feature = "redis",
+    feature = "zookeeper",
+    all(feature = "stock", feature = "mysql")
+))]
 pub(crate) use self::attend::attend;
