@@ -128,7 +128,7 @@ pub(crate) enum Verb {
   tidelock run index --shared -- ./search.sh             with other readers
   tidelock run licenses --permits 2/5 -- ./render.sh     two of five permits
   tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock
-  tidelock run report --once-per 1d -- ./report.sh       once a day in all")]
+  tidelock run report --once-per 1d -- ./report.sh       once a day, anywhere")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) line: Line,
@@ -245,7 +245,7 @@ pub(crate) struct Release {
 #[command(after_help = "Examples:
   tidelock ls
   tidelock ls orders/ --json
-  tidelock ls --done                                     what `run --once-per` did")]
+  tidelock ls --done                             what `run --once-per` did")]
 pub(crate) struct Ls {
     /// Only names that start with this
     #[arg(value_name = "PREFIX")]

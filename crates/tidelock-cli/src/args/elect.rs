@@ -90,8 +90,8 @@ pub(crate) enum Restart {
 #[command(after_help = "Examples:
   tidelock leader scheduler
   curl \"$(tidelock leader scheduler --field advertised)/jobs\"
-  tidelock leader scheduler --watch                        a line for each change
-  tidelock leader scheduler --is-me \"$HOSTNAME\"           a probe: exits with 0 or 1")]
+  tidelock leader scheduler --watch               a line for each change
+  tidelock leader scheduler --is-me \"$HOSTNAME\"  a probe: exits with 0 or 1")]
 pub(crate) struct Leader {
     #[command(flatten)]
     pub(crate) which: Which,
