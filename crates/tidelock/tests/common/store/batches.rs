@@ -21,6 +21,7 @@ trials! {
     a_caller_that_gives_up_takes_nothing_from_those_it_went_with,
     a_call_for_several_claims_that_arrives_after_they_were_left_takes_nothing,
     clients_that_ask_for_the_same_names_in_opposite_orders_do_not_block_each_other,
+    the_longest_text_is_kept_whole_when_candidates_go_together,
 }
 
 /// Which of several connections a call goes out on is not known, and one that was not told its statement before waits for an
@@ -331,4 +332,28 @@ async fn clients_that_ask_for_the_same_names_in_opposite_orders_do_not_block_eac
     }
     assert!(witnesses.iter().all(|witness| witness.doubles() == 0));
     all_idle(&place.connect().await).await;
+}
+
+/// For names that are new, and for the same names once more.
+async fn the_longest_text_is_kept_whole_when_candidates_go_together() {
+    let locks = Place::shared().connect().await;
+    let text = "é".repeat(tidelock::MAX_ADVERTISED_BYTES / 2);
+    for _ in 0..2 {
+        let campaigns: Vec<_> = names()
+            .iter()
+            .map(|name| {
+                let election = locks.election(name).advertise(&text).ttl(LONG);
+                tokio::spawn(async move { election.campaign().await.unwrap() })
+            })
+            .collect();
+        let mut leads = Vec::new();
+        for campaign in campaigns {
+            leads.push(within("each leads", campaign).await.unwrap());
+        }
+        for name in names() {
+            let leader = locks.election(&name).leader().await.unwrap().unwrap();
+            assert_eq!(leader.advertised.as_deref(), Some(&*text), "{name}");
+        }
+        release(leads).await;
+    }
 }
