@@ -90,6 +90,8 @@ enum Fault {
     Kill,
     Stop,
     Evict,
+    /// Evicts a leader that does not know yet that it leads.
+    EvictUnaware,
     Restart,
 }
 
@@ -100,9 +102,10 @@ async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
     let mut cast = Cast::new(&stand.url, folder.path());
     let locks = Locks::connect_within(&stand.url, PATIENCE).await?;
     let (mut longest, mut told) = (Duration::ZERO, Vec::new());
-    let mut faults = [Fault::Kill, Fault::Evict, Fault::Restart, Fault::Stop].into_iter().cycle();
+    let kinds = [Fault::Kill, Fault::Evict, Fault::Restart, Fault::EvictUnaware, Fault::Stop];
+    let mut faults = kinds.into_iter().cycle();
     // Faults are spread over the changes; most leaders end on their own.
-    let rounds = 4.max(changes / 25);
+    let rounds = kinds.len().max(changes / 25);
     for round in 1..=rounds {
         let fault = faults.next().expect("it has no end");
         let leader = cast.someone_leads(&locks).await;
@@ -111,6 +114,7 @@ async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
             Fault::Kill => cast.kill(&leader),
             Fault::Stop => cast.stand_still(&leader, &locks).await,
             Fault::Evict => cast.evict(&locks).await?,
+            Fault::EvictUnaware => cast.evict_unaware(&locks).await?,
             Fault::Restart => {
                 for server in &stand.servers {
                     server.restart()?;
@@ -204,9 +208,39 @@ impl Cast {
         Ok(())
     }
 
+    /// Stops the next candidate at the moment at which the store makes it the leader, evicts it, and lets it go on when
+    /// another one leads. It may then learn first that it leads, and a moment later that it does not.
+    async fn evict_unaware(&mut self, locks: &Locks) -> tidelock::Result<()> {
+        let began = Instant::now();
+        let mut next = None;
+        loop {
+            assert!(began.elapsed() < PATIENCE, "nobody comes to lead");
+            let seen = locks.look([NAME]).await?;
+            let Some(view) = seen.first() else { continue };
+            // The holder was a waiter a moment ago: it hears of its grant about now.
+            if let Some(leader) = view.holders.iter().find(|holder| Some(holder.id) == next)
+                && let Some(token) = leader.token()
+            {
+                let pid = self.pid(&leader.label);
+                kill_process(pid, Signal::STOP).expect("it runs");
+                let before = self.terms();
+                self.evicted.insert(token, Clock::machine().now().as_nanos());
+                locks.evict(NAME, leader.id, "before it knew").await?;
+                self.until("others lead meanwhile", || self.terms() > before).await;
+                kill_process(pid, Signal::CONT).expect("it is there");
+                return Ok(());
+            }
+            next = view.waiters.first().map(|waiter| waiter.id);
+        }
+    }
+
+    fn pid(&self, label: &str) -> Pid {
+        Pid::from_raw(self.running[label].id().cast_signed()).expect("a process id")
+    }
+
     /// Stops a candidate until another one leads, and lets it go on.
     async fn stand_still(&self, leader: &Leader, locks: &Locks) {
-        let pid = Pid::from_raw(self.running[&*leader.label].id().cast_signed()).expect("a process id");
+        let pid = self.pid(&leader.label);
         kill_process(pid, Signal::STOP).expect("it runs");
         // If it led when it was stopped, nobody does until its lease ends.
         let before = self.terms();
@@ -266,7 +300,11 @@ impl Cast {
             .values()
             .enumerate()
             .flat_map(|(client, terms)| terms.iter().map(move |term| (client, term)));
+        // A leader that was evicted before it knew that it led may still believe it for a moment, as any evicted one.
+        let began_too_late =
+            |token: u64, got: u64| self.evicted.get(&Token::from_u64(token)).is_some_and(|at| got >= *at);
         terms
+            .filter(|(_, (token, (got, _)))| !began_too_late(**token, *got))
             .map(|(client, (token, (got, used)))| Hold {
                 name: name.clone(),
                 client,
