@@ -3,6 +3,7 @@
 //! These are not contests: each measures one thing on a server of its own and says whether its limits were kept.
 
 mod listing;
+mod rest;
 mod storms;
 
 use std::process::ExitCode;
@@ -22,6 +23,15 @@ enum What {
     Listing(listing::Args),
     /// Memory of a Redis server's clients after many reconnect storms
     Storms(storms::Args),
+    /// Processor time, wake-ups and memory of claims to which nothing happens, on every store
+    Rest(rest::Args),
+    /// Holds locks and waits for others, in a process of its own
+    #[command(hide = true)]
+    Claim {
+        url: String,
+        #[command(flatten)]
+        claims: rest::Claims,
+    },
     /// Lists all locks once, in a process of its own
     #[command(hide = true)]
     List { url: String },
@@ -32,6 +42,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let done = match &args.what {
         What::Listing(args) => listing::run(args),
         What::Storms(args) => storms::run(args),
+        What::Rest(args) => rest::run(args),
+        What::Claim { url, claims } => rest::claim(url, *claims).map(|()| true),
         What::List { url } => listing::list(url).map(|()| true),
     };
     match done {

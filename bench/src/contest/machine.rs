@@ -93,7 +93,7 @@ pub(super) fn unpin(pid: u32) {
 }
 
 /// A process and those that it started.
-pub(super) fn family(pid: u32) -> Vec<u32> {
+pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut all = vec![pid];
     let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
         .into_iter()
@@ -144,6 +144,16 @@ fn bytes(pid: u32, of: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(of));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
     kib.unwrap_or(0.0) * 1_024.0
+}
+
+/// How often the threads of a process waited for something, so far.
+pub(crate) fn wakes(pid: u32) -> f64 {
+    let of_task = |task: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{task}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        line.trim().parse::<u64>().ok()
+    };
+    tasks_of(pid).filter_map(of_task).sum::<u64>() as f64
 }
 
 /// Packets that went over the loopback interface so far.

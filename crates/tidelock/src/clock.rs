@@ -9,6 +9,10 @@
     allow(unreachable_pub, reason = "the module testing exports the clock")
 )]
 
+mod alarm;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod boot_timer;
+
 use std::{
     sync::{
         Arc,
@@ -16,6 +20,8 @@ use std::{
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+pub(crate) use self::alarm::Alarm;
 
 /// A point in time on a lease clock. Comparable only with moments of the same clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -149,18 +155,6 @@ impl Clock {
             }
         }
     }
-
-    /// Sleeps until `until`, but for one second at most.
-    ///
-    /// The runtime's timers stop while the machine is suspended, so a long sleep would end too late. Callers
-    /// check the clock again.
-    pub(crate) async fn sleep_towards(&self, until: Moment) {
-        let longest = match &self.0 {
-            Source::Machine => Duration::from_secs(1),
-            Source::Driven(_) => Duration::MAX,
-        };
-        tokio::time::sleep(until.since(self.now()).min(longest)).await;
-    }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -172,6 +166,25 @@ fn boot_time() -> Moment {
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn boot_time() -> Moment {
     from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// Other systems have no such timer, or no safe way to it.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod boot_timer {
+    use std::{convert::Infallible, io};
+
+    #[derive(Debug)]
+    pub(super) struct BootTimer(Infallible);
+
+    impl BootTimer {
+        pub(super) fn new() -> io::Result<Self> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        pub(super) async fn sleep_towards(&mut self, _: super::Moment, _: super::Moment) -> io::Result<()> {
+            match self.0 {}
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -16,7 +16,7 @@ use std::{
 
 use super::{Engine, lease::State, runtime};
 use crate::{
-    clock::{Clock, Moment},
+    clock::{Alarm, Moment},
     error::{Error, Result},
     model::name::Name,
 };
@@ -116,7 +116,7 @@ impl Engine {
         self.end_waiting();
         self.closing.cancel();
         if self.table.holds_any() {
-            let watch = watch_leases(Arc::downgrade(self), self.clock.clone());
+            let watch = watch_leases(Arc::downgrade(self), Alarm::new(&self.clock));
             #[allow(clippy::disallowed_methods, reason = "the engine's own runtime has ended")]
             drop(runtime::background().spawn(watch));
         }
@@ -141,8 +141,8 @@ impl Engine {
 }
 
 /// Watches the leases of a client whose runtime has ended: nobody renews them.
-async fn watch_leases(engine: Weak<Engine>, clock: Clock) {
+async fn watch_leases(engine: Weak<Engine>, mut alarm: Alarm) {
     while let Some(next) = engine.upgrade().and_then(|engine| engine.lose_expired()) {
-        clock.sleep_towards(next).await;
+        alarm.sleep_towards(next).await;
     }
 }

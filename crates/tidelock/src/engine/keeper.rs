@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{
     backend::{Failure, Place, Standing},
-    clock::{Clock, Moment},
+    clock::{Alarm, Moment},
     error::LossReason,
     events,
 };
 
 /// The keeper's task.
-pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule<LeasedClaim>>, clock: Clock) {
-    while schedule.sleep(&clock).await {
+pub(super) async fn keep(engine: Weak<Engine>, schedule: Arc<Schedule<LeasedClaim>>, mut alarm: Alarm) {
+    while schedule.sleep(&mut alarm).await {
         let Some(engine) = engine.upgrade() else {
             return;
         };

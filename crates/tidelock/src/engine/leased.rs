@@ -41,18 +41,24 @@ struct Cell {
     lease: Lease,
     /// The grant, once it is known, and when it became known.
     held: Option<(Grant, Moment)>,
-    /// The reason given for its eviction.
-    evicted_for: Option<Arc<str>>,
     /// Whether it is left by more than the release of its guard, so that either may find it gone.
     left_twice: bool,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
     /// Something moved before it was known that the claim waits: it is worth asking at once.
     moved: bool,
-    /// Why the store did not answer the last question, and whether it failed several times.
-    trouble: Option<(Failure, bool)>,
+    /// What most claims never have. A process may hold very many of them.
+    rare: Option<Box<Rare>>,
     /// Where the keeper has it.
     spot: Spot,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
+    /// The reason given for its eviction.
+    evicted_for: Option<Arc<str>>,
+    /// Why the store did not answer the last question, and whether it failed several times.
+    trouble: Option<(Failure, bool)>,
 }
 
 /// What the keeper finds when it looks at a claim.
@@ -72,11 +78,10 @@ impl LeasedClaim {
             cell: Mutex::new(Cell {
                 lease,
                 held: None,
-                evicted_for: None,
                 left_twice: false,
                 ask_at: None,
                 moved: false,
-                trouble: None,
+                rare: None,
                 spot: Spot::Nowhere,
             }),
             changed: Notify::new(),
@@ -121,7 +126,7 @@ impl LeasedClaim {
 
     /// Keeps what is to be told to its holder.
     pub(super) fn note_eviction(&self, reason: &Arc<str>) {
-        self.cell().evicted_for = Some(Arc::clone(reason));
+        self.cell().rare.get_or_insert_default().evicted_for = Some(Arc::clone(reason));
     }
 
     /// Another leave is about to be sent while the release of its guard is under way.
@@ -136,28 +141,28 @@ impl LeasedClaim {
 
     /// The reason given for its eviction, if it was evicted.
     pub(super) fn evicted_for(&self) -> Option<Arc<str>> {
-        self.cell().evicted_for.clone()
+        self.cell().rare.as_ref()?.evicted_for.clone()
     }
 
     /// The store did not answer a question; `lasting` if it was asked several times.
     pub(super) fn note_trouble(&self, failure: &Failure, lasting: bool) {
-        self.cell().trouble = Some((failure.clone(), lasting));
+        self.cell().set_trouble(Some((failure.clone(), lasting)));
     }
 
     /// Why the store did not answer the last question, if it did not.
     pub(super) fn trouble(&self) -> Option<Failure> {
-        self.cell().trouble.as_ref().map(|(failure, _)| failure.clone())
+        self.cell().trouble().map(|(failure, _)| failure.clone())
     }
 
     /// The same, if it failed several times.
     pub(super) fn lasting_trouble(&self) -> Option<Failure> {
-        self.cell().trouble.as_ref().filter(|(_, lasting)| *lasting).map(|(failure, _)| failure.clone())
+        self.cell().trouble().filter(|(_, lasting)| *lasting).map(|(failure, _)| failure.clone())
     }
 
     /// It takes the place of another claim, which the store did not answer either.
     pub(super) fn keep_trouble_of(&self, other: &Self) {
-        let trouble = other.cell().trouble.clone();
-        self.cell().trouble = trouble;
+        let trouble = other.cell().trouble().cloned();
+        self.cell().set_trouble(trouble);
     }
 
     /// Its ttl, and for how long the store has not confirmed it.
@@ -203,7 +208,7 @@ impl LeasedClaim {
         schedule: &Schedule<Self>,
     ) {
         let mut cell = self.cell();
-        cell.trouble = None;
+        cell.set_trouble(None);
         cell.lease.confirmed(asked, self.claim.ttl, now);
         let moved = std::mem::take(&mut cell.moved).then_some(now);
         let lapses = place.lapse_in.map(|lapse_in| asked + lapse_in);
@@ -260,7 +265,7 @@ impl LeasedClaim {
         schedule: &Schedule<Self>,
     ) {
         let mut cell = self.cell();
-        cell.trouble = failure.map(|failure| (failure.clone(), false));
+        cell.set_trouble(failure.map(|failure| (failure.clone(), false)));
         cell.lease.unanswered(now);
         self.reschedule(&mut cell, now, schedule);
     }
@@ -369,6 +374,16 @@ impl Scheduled for LeasedClaim {
 }
 
 impl Cell {
+    fn trouble(&self) -> Option<&(Failure, bool)> {
+        self.rare.as_ref()?.trouble.as_ref()
+    }
+
+    fn set_trouble(&mut self, trouble: Option<(Failure, bool)>) {
+        if trouble.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().trouble = trouble;
+        }
+    }
+
     /// When the keeper has to look at it, given what its lease needs. None if the lease has ended.
     fn when(&self, due: Due, now: Moment) -> Option<When> {
         let when = match due {

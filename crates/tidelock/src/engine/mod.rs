@@ -68,8 +68,8 @@ pub(crate) use self::{
 };
 use self::{ends::RuntimeEnd, leased::LeasedClaim, local::Table, schedule::Schedule, tasks::Tasks};
 use crate::{
-    backend::{Backend, ClaimId, ClientId, Leave, Left, LockView, Scope},
-    clock::Clock,
+    backend::{Backend, ClaimId, ClientId, Leave, Left, LockView, Scope, TokenGrade},
+    clock::{Alarm, Clock},
     error::{Error, Result},
     model::name::Name,
 };
@@ -119,8 +119,12 @@ impl Engine {
             unused: AtomicBool::new(false),
             _stop: stop.clone().drop_guard(),
         });
-        let keeper =
-            keeper::keep(Arc::downgrade(&engine), Arc::clone(&engine.schedule), engine.clock.clone());
+        // A store in this process needs no I/O, so its runtime may have none.
+        let alarm = match engine.backend.abilities().token {
+            TokenGrade::Process => Alarm::in_steps(&engine.clock),
+            _ => Alarm::new(&engine.clock),
+        };
+        let keeper = keeper::keep(Arc::downgrade(&engine), Arc::clone(&engine.schedule), alarm);
         let end = RuntimeEnd(Arc::downgrade(&engine));
         engine.tasks.spawn_forever(async move {
             let _end = end;

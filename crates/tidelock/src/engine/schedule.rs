@@ -14,7 +14,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Alarm, Moment};
 
 /// How far ahead the keeper looks for claims that may ride along in a batch.
 const LOOK_AHEAD: Duration = Duration::from_millis(2_500);
@@ -179,7 +179,7 @@ impl<T: Scheduled> Schedule<T> {
     }
 
     /// Sleeps until something is due. Says whether to go on.
-    pub(super) async fn sleep(&self, clock: &Clock) -> bool {
+    pub(super) async fn sleep(&self, alarm: &mut Alarm) -> bool {
         let next = {
             let mut inner = self.inner();
             if inner.closed {
@@ -191,7 +191,7 @@ impl<T: Scheduled> Schedule<T> {
         };
         let due = async {
             match next {
-                Some(next) => clock.sleep_towards(next).await,
+                Some(next) => alarm.sleep_towards(next).await,
                 None => std::future::pending().await,
             }
         };

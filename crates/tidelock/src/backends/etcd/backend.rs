@@ -26,8 +26,9 @@ impl EtcdBackend {
         let link = Arc::new(Link::new(&config)?);
         // A mistake in the URL is said now, not when the first lock is wanted.
         link.connection().await?;
-        let wake = Wake::new(link.in_use());
+        let in_use = link.in_use();
         let store = Arc::new(EtcdStore::new(link, &config.prefix));
+        let wake = Wake::new(in_use, &store.clock);
         let abilities = Abilities::new("etcd")
             .token(TokenGrade::Consensus)
             // Leases are counted in whole seconds.

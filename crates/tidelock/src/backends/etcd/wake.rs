@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     backend::{ClaimId, Failure, Leave, News, Standing, What},
+    clock::{Alarm, Clock},
     model::name::Name,
 };
 
@@ -30,6 +31,7 @@ pub(crate) struct Wake {
     /// Readings under way.
     jobs: FuturesUnordered<Job>,
     in_use: watch::Receiver<u64>,
+    alarm: Alarm,
 }
 
 /// What happened while `wait` waited.
@@ -42,8 +44,8 @@ enum Woken {
 }
 
 impl Wake {
-    pub(super) fn new(in_use: watch::Receiver<u64>) -> Self {
-        Self { stream: None, jobs: FuturesUnordered::new(), in_use }
+    pub(super) fn new(in_use: watch::Receiver<u64>, clock: &Clock) -> Self {
+        Self { stream: None, jobs: FuturesUnordered::new(), in_use, alarm: Alarm::new(clock) }
     }
 
     /// The next thing that happens to a claim unasked.
@@ -99,7 +101,7 @@ impl Wake {
         let due = store.claims().due();
         let time = async {
             match due {
-                Some(due) => store.clock.sleep_towards(due).await,
+                Some(due) => self.alarm.sleep_towards(due).await,
                 None => pending().await,
             }
         };

@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(super) parent: Arc<str>,
     pub(super) phase: Phase,
     /// The paths of its nodes, the first one first.
-    pub(super) nodes: Vec<String>,
+    pub(super) nodes: Vec<Arc<str>>,
     /// The number of the first.
     pub(super) number: i32,
     pub(super) epoch: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Entry {
     /// The connection on which its own node is watched.
     watched_on: u64,
     /// The node that is the only one ahead, and the connection on which it is watched: when it goes, the claim holds.
-    last_ahead: Option<(String, u64)>,
+    last_ahead: Option<Box<(String, u64)>>,
     /// One look at a time.
     pub(super) turn: Arc<AsyncMutex<()>>,
 }
@@ -101,7 +101,7 @@ impl Entry {
     /// been watched without a break.
     fn holds_without(&self, path: &str) -> bool {
         let is_last = |(last, watched_on): &(String, u64)| last == path && self.is_watched_on(*watched_on);
-        self.phase == Phase::Waiting && self.is_watched() && self.last_ahead.as_ref().is_some_and(is_last)
+        self.phase == Phase::Waiting && self.is_watched() && self.last_ahead.as_deref().is_some_and(is_last)
     }
 
     /// Has its own node watched.
@@ -132,7 +132,7 @@ pub(super) enum Follows {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     claims: HashMap<ClaimId, Entry>,
-    own: HashMap<String, ClaimId>,
+    own: HashMap<Arc<str>, ClaimId>,
     /// Who waits for a change of a path, by session.
     waits_for: HashMap<(u64, String), Vec<ClaimId>>,
     /// Claims whose own nodes are not watched yet, and since when they have been there.
@@ -163,7 +163,7 @@ impl Claims {
     pub(super) fn has_nodes(
         &mut self,
         id: ClaimId,
-        nodes: Vec<String>,
+        nodes: Vec<Arc<str>>,
         number: i32,
         epoch: u64,
         now: Moment,
@@ -173,7 +173,7 @@ impl Claims {
             self.own.remove(node);
         }
         for node in &nodes {
-            self.own.insert(node.clone(), id);
+            self.own.insert(Arc::clone(node), id);
         }
         (entry.nodes, entry.number, entry.epoch) = (nodes, number, epoch);
         (entry.watched_on, entry.last_ahead) = (0, None);
@@ -237,7 +237,7 @@ impl Claims {
     /// A claim waits for this node to go, and for no other: then it holds.
     pub(super) fn waits_for_last(&mut self, id: ClaimId, path: Option<String>) {
         if let Some(entry) = self.claims.get_mut(&id) {
-            entry.last_ahead = path.map(|path| (path, 0));
+            entry.last_ahead = path.map(|path| Box::new((path, 0)));
         }
     }
 
@@ -245,7 +245,7 @@ impl Claims {
     pub(super) fn is_watched(&mut self, id: ClaimId, node: &str, connection: u64) {
         let entry = self.claims.get_mut(&id);
         // It may have another node by now, which nobody watches.
-        if let Some(entry) = entry.filter(|entry| entry.nodes.first().is_some_and(|first| first == node)) {
+        if let Some(entry) = entry.filter(|entry| entry.nodes.first().is_some_and(|first| **first == *node)) {
             entry.watched_on = connection;
         }
     }
@@ -279,7 +279,7 @@ impl Claims {
             return follows;
         }
         for id in self.waits_for.get(&key).into_iter().flatten() {
-            let last = self.claims.get_mut(id).and_then(|entry| entry.last_ahead.as_mut());
+            let last = self.claims.get_mut(id).and_then(|entry| entry.last_ahead.as_deref_mut());
             if let Some((_, watched_on)) = last.filter(|(last, _)| last == path) {
                 *watched_on = connection;
             }

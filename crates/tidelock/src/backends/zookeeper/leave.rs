@@ -47,7 +47,7 @@ impl ZookeeperStore {
         // client.
         let unwatched = {
             let claims = self.claims();
-            let is_alone = |node: &&String| !claims.is_waited_for(entry.session.key, node);
+            let is_alone = |node: &&Arc<str>| !claims.is_waited_for(entry.session.key, node);
             let own = entry.nodes.first().filter(|_| entry.is_watched()).filter(is_alone);
             own.map(|own| entry.session.ask(Request::unwatch(own)))
         };

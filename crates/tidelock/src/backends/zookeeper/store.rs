@@ -137,7 +137,13 @@ impl ZookeeperStore {
     }
 
     /// A claim has these nodes now, of which the first says where it stands.
-    pub(super) fn note_nodes(&self, id: ClaimId, nodes: Vec<String>, epoch: u64) -> Result<(), ZkError> {
+    pub(super) fn note_nodes(
+        &self,
+        id: ClaimId,
+        nodes: Vec<impl Into<Arc<str>>>,
+        epoch: u64,
+    ) -> Result<(), ZkError> {
+        let nodes: Vec<Arc<str>> = nodes.into_iter().map(Into::into).collect();
         let first = nodes.first().and_then(|node| Contender::read(node.rsplit('/').next()?));
         let number = first.ok_or_else(ZkError::garbled)?.number;
         if self.claims().has_nodes(id, nodes, number, epoch, self.clock.now()) {

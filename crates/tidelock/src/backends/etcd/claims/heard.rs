@@ -42,7 +42,7 @@ impl Claims {
             let name = watch.name.clone();
             let is_stale =
                 |own: &OwnClaim| !matches!(own.phase, Phase::Asking | Phase::Over) && own.known_at < covers;
-            if self.lines.get(&name).is_some_and(|line| line.claims.values().any(is_stale)) {
+            if self.lines.get(&name).is_some_and(|line| line.claims.values().any(|own| is_stale(own))) {
                 self.stale.insert(name);
             }
         }

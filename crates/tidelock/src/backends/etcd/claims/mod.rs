@@ -84,7 +84,8 @@ pub(super) struct Claims {
 /// A line that this client has claims in, or had lately.
 #[derive(Debug, Default)]
 struct Line {
-    claims: HashMap<ClaimId, OwnClaim>,
+    /// Mostly one, and a map has room for several: they are boxed.
+    claims: HashMap<ClaimId, Box<OwnClaim>>,
     /// Numbers of keys below that of the last claim that are not in use.
     free: Vec<usize>,
     /// The watch of all of it.
@@ -183,7 +184,7 @@ impl Claims {
         if !line.claims.contains_key(&claim.id) {
             // One that none of our claims has, not even one that may have left.
             let number = line.free.pop().unwrap_or(line.claims.len());
-            let own = OwnClaim {
+            let own = Box::new(OwnClaim {
                 claim: Arc::clone(claim),
                 key: space.key(claim, number),
                 number,
@@ -195,7 +196,7 @@ impl Claims {
                 covered_by: 0,
                 waiting: 0,
                 phase: Phase::Asking,
-            };
+            });
             line.claims.insert(claim.id, own);
         }
         let Some(own) = line.claims.get_mut(&claim.id) else { return Default::default() };
@@ -264,7 +265,7 @@ impl Claims {
     }
 
     fn get_mut(&mut self, name: &Name, id: ClaimId) -> Option<&mut OwnClaim> {
-        self.lines.get_mut(name)?.claims.get_mut(&id)
+        self.lines.get_mut(name)?.claims.get_mut(&id).map(Box::as_mut)
     }
 
     /// Takes a claim that is to be given back.

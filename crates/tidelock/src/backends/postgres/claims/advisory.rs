@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::{
     backend::{Claim, ClaimId},
     backends::shared::mutex::lock,
-    clock::{Clock, Moment},
+    clock::{Alarm, Clock, Moment},
     model::name::Name,
 };
 
@@ -52,6 +52,7 @@ impl Advisory {
 
     /// The next claim that nobody renewed in time. The server lets its row go by its own clock; the lock is ours to give back.
     pub(in crate::backends::postgres) async fn next_lapse(&self) -> (Name, ClaimId) {
+        let mut alarm = Alarm::new(&self.clock);
         loop {
             let came = self.came.notified();
             let first = {
@@ -62,7 +63,7 @@ impl Advisory {
             match first {
                 Some((name, id, lapses)) if lapses <= self.clock.now() => return (name, id),
                 Some((_, _, lapses)) => tokio::select! {
-                    () = self.clock.sleep_towards(lapses) => {}
+                    () = alarm.sleep_towards(lapses) => {}
                     () = came => {}
                 },
                 None => came.await,

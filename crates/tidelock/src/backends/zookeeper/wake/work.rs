@@ -27,6 +27,7 @@ use super::{
 use crate::{
     backend::{ClaimId, What},
     backends::shared::mutex::lock,
+    clock::Alarm,
 };
 
 /// What is said when nobody wrote down why.
@@ -124,6 +125,7 @@ impl Drop for Closes {
 /// Does what has to be done until the store is gone. Work that is under way keeps the store, so that it is ended.
 pub(crate) async fn run(store: Weak<ZookeeperStore>, work: Arc<Work>, pushes: Arc<Pushes>) {
     let _closes = Closes(pushes);
+    let Some(mut alarm) = store.upgrade().map(|store| Alarm::new(&store.clock)) else { return };
     let mut under_way = FuturesUnordered::new();
     loop {
         let Some(here) = store.upgrade() else { return };
@@ -131,12 +133,12 @@ pub(crate) async fn run(store: Weak<ZookeeperStore>, work: Arc<Work>, pushes: Ar
         while let Some((id, due)) = work.begin() {
             under_way.push(do_work(Arc::clone(&here), id, due));
         }
-        let (clock, next) = (here.clock.clone(), here.claims().next());
+        let next = here.claims().next();
         // While there is nothing to do the store may go.
         drop(here);
         let due = async {
             match next {
-                Some(next) => clock.sleep_towards(next).await,
+                Some(next) => alarm.sleep_towards(next).await,
                 None => pending().await,
             }
         };
