@@ -30,6 +30,7 @@ impl EtcdBackend {
         let store = Arc::new(EtcdStore::new(link, &config.prefix));
         let abilities = Abilities::new("etcd")
             .token(TokenGrade::Consensus)
+            .follow(Ok(()))
             // Leases are counted in whole seconds.
             .min_ttl(Duration::from_secs(1))
             // One keep-alive for all of them, and a hundredth as many transactions that read.
