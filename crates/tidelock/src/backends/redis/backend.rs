@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     RedisConfig,
-    follow::Tracking,
+    follow::{Listening, Tracking},
     link::{CONNECTIONS, Common},
     scripts::{FLEET, LOCKS},
     settings::RedisSettings,
@@ -55,7 +55,7 @@ impl RedisBackend {
         let common = Common::new(&config, library, client, tell);
         let is_shared = config.mode.is_some();
         let mut store = RedisStore::new(config, common)?;
-        let (tracking, listening) = Tracking::new(wake);
+        let (tracking, following) = Tracking::new();
         store.tracking = (!is_shared).then_some(tracking);
         let store = Arc::new(store);
         // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has
@@ -69,7 +69,7 @@ impl RedisBackend {
         {
             connected.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
-        Ok(Self(Client::new(store, listening, client, abilities)))
+        Ok(Self(Client::new(store, Listening::new(wake, following), client, abilities)))
     }
 }
 

@@ -33,6 +33,10 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
+    pub(super) fn new(wake: Wake, following: Following) -> Self {
+        Self { wake, following }
+    }
+
     /// The next news of a claim. Meanwhile names are followed.
     pub(super) async fn next(&mut self, store: &Arc<RedisStore>) -> Result<News, Failure> {
         tokio::select! {
@@ -46,7 +50,7 @@ impl Listening {
 /// The connections on which servers tell of changes, by their addresses.
 #[derive(Debug)]
 pub(crate) struct Tracking {
-    pub(super) follows: Follows,
+    pub(crate) follows: Follows,
     heard: Tell,
     lines: Mutex<HashMap<Box<str>, Line>>,
 }
@@ -58,10 +62,25 @@ struct Line {
 }
 
 impl Tracking {
-    pub(super) fn new(wake: Wake) -> (Self, Listening) {
+    pub(crate) fn new() -> (Self, Following) {
         let follows = Follows::new();
         let (heard, following) = Following::new(follows.clone());
-        (Self { follows, heard, lines: Mutex::default() }, Listening { wake, following })
+        (Self { follows, heard, lines: Mutex::default() }, following)
+    }
+
+    /// From now on a server tells of the next change of a key, also if that is not there.
+    pub(crate) async fn arm(&self, server: &Server, key: &str) -> Result<(), Failure> {
+        self.line(server).await?.ask(redis::cmd("EXISTS").arg(key)).await
+    }
+
+    /// A server forgets a key with its next change, and all of them with the connection.
+    pub(crate) fn disarm(&self) {
+        // While a name is being armed that nobody follows any more, this is called once more when it is.
+        if self.follows.is_empty()
+            && let Ok(mut lines) = self.lines.try_lock()
+        {
+            lines.clear();
+        }
     }
 
     /// The connection to a server. One at a time is made.
@@ -115,18 +134,13 @@ impl Arms for RedisStore {
     }
 
     async fn arm(self: Arc<Self>, key: String) -> Result<(), Failure> {
-        let server = self.link.server(&key).await?;
-        // Reading a key makes the server tell of its next change, also if it is not there.
         let Some(tracking) = &self.tracking else { return Err(Failure::unreachable("no name is followed")) };
-        tracking.line(&server).await?.ask(redis::cmd("EXISTS").arg(&key)).await
+        tracking.arm(&*self.link.server(&key).await?, &key).await
     }
 
     fn disarm(&self, _key: &str) {
-        // A server forgets a key with its next change. While another name is being armed, that one ends here later.
-        if let Some(tracking) = self.tracking.as_ref().filter(|tracking| tracking.follows.is_empty())
-            && let Ok(mut lines) = tracking.lines.try_lock()
-        {
-            lines.clear();
+        if let Some(tracking) = &self.tracking {
+            tracking.disarm();
         }
     }
 }

@@ -68,6 +68,17 @@ struct Watched {
     failures: u32,
 }
 
+impl Watched {
+    /// Whether the next change is told.
+    fn is_armed(&self) -> bool {
+        match self.phase {
+            Phase::Armed => true,
+            Phase::Resting => !self.again,
+            Phase::Arming => false,
+        }
+    }
+}
+
 /// What is kept between two calls of `wait`.
 pub(crate) struct Following {
     follows: Follows,
@@ -109,7 +120,7 @@ impl Following {
         for (key, (name, is_live)) in wanted {
             match self.watched.get(&key) {
                 // It was dropped, and followed again before we saw that.
-                Some(watched) if watched.phase == Phase::Armed && !is_live => self.follows.live(&name),
+                Some(watched) if watched.is_armed() && !is_live => self.follows.live(&name),
                 Some(_) => {}
                 None => {
                     let watched = Watched { name, phase: Phase::Arming, again: false, failures: 0 };
