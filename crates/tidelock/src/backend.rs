@@ -12,6 +12,8 @@
 //! | [`leave`](Backend::leave) | one | no |
 //! | [`look`](Backend::look) | one or a few | no |
 //!
+//! A store that can also tells observers when the holders of a name change: see [`follow`](Backend::follow).
+//!
 //! After an error:
 //!
 //! - `enter`: with `Unreachable`, the claim is not in line. With `Unknown`, it may be: the engine asks again
@@ -147,6 +149,7 @@
 
 mod abilities;
 mod failure;
+mod follow;
 mod namespaced;
 mod views;
 
@@ -162,6 +165,7 @@ pub(crate) use self::namespaced::check as check_namespace;
 pub use self::{
     abilities::{Abilities, TokenGrade},
     failure::{Cause, Failure, FailureKind},
+    follow::{Follow, Follows},
     namespaced::Namespaced,
     views::{ClaimView, Foreign, LockView},
 };
@@ -263,6 +267,17 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Returns who holds and who waits, for people.
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>>;
+
+    /// Tells from now on when the holders of a name may have changed, by any client; `None` if the store
+    /// cannot, which [`Abilities::follow`] says, or if it does so for too many names already.
+    ///
+    /// Each change of holders is told, and more may be: a follower looks then. What happens to names that nobody
+    /// follows costs nothing for it. A backend keeps what it follows in [`Follows`], and may rely on
+    /// [`wait`](Self::wait) being called.
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        let _ = name;
+        None
+    }
 }
 
 /// Whether a claim stays in line.

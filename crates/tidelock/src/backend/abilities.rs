@@ -28,6 +28,8 @@ pub struct Abilities {
     pub reentry: bool,
     /// Whether it counts permits, or why not.
     pub permits: Result<(), &'static str>,
+    /// Whether it tells followers that the holders of a name changed, or why not. Without it, observers ask.
+    pub follow: Result<(), &'static str>,
     /// The shortest lease that it supports.
     pub min_ttl: Duration,
     /// The longest name that it supports, in bytes.
@@ -37,7 +39,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// Creates the abilities of a store that can do everything, but whose tokens grow only within one process.
+    /// Creates the abilities of a store that can do everything but follow names, and whose tokens grow only within
+    /// one process.
     ///
     /// `store` is its name in messages. Each method changes one ability.
     pub fn new(store: &'static str) -> Self {
@@ -48,6 +51,7 @@ impl Abilities {
             fair: true,
             reentry: true,
             permits: Ok(()),
+            follow: Err("it does not tell of changes"),
             min_ttl: Duration::from_millis(50),
             max_name: MAX_NAME_BYTES,
             renew_batch: 128,
@@ -86,6 +90,13 @@ impl Abilities {
     #[must_use]
     pub fn permits(mut self, permits: Result<(), &'static str>) -> Self {
         self.permits = permits;
+        self
+    }
+
+    /// Sets whether it tells followers that the holders of a name changed, or why not. Default: it does not.
+    #[must_use]
+    pub fn follow(mut self, follow: Result<(), &'static str>) -> Self {
+        self.follow = follow;
         self
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView, News,
-    Scope, Standing,
+    Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left, LockView,
+    News, Scope, Standing,
 };
 use crate::{
     error::{Error, Result},
@@ -138,5 +138,8 @@ impl Backend for Namespaced {
                 .filter_map(|view| Some(LockView { name: above(&namespace, &view.name)?, ..view }))
                 .collect())
         })
+    }
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.inner.follow(&self.below(name).ok()?)
     }
 }

@@ -68,7 +68,7 @@ pub(crate) use self::{
 };
 use self::{ends::RuntimeEnd, leased::LeasedClaim, local::Table, schedule::Schedule, tasks::Tasks};
 use crate::{
-    backend::{Backend, ClaimId, ClientId, Leave, Left, LockView, Scope, TokenGrade},
+    backend::{Backend, ClaimId, ClientId, Follow, Leave, Left, LockView, Scope, TokenGrade},
     clock::{Alarm, Clock},
     error::{Error, Result},
     model::name::Name,
@@ -166,6 +166,12 @@ impl Engine {
             seen.map_err(|failure| Error::failure(self.store(), None, &failure))
         };
         self.while_running(None, looking).await
+    }
+
+    /// Hears when the holders of a name may have changed, if the store can tell.
+    pub(crate) fn follow(&self, name: &Name) -> Option<Follow> {
+        let _here = self.tasks.enter();
+        self.backend.follow(name)
     }
 
     /// Puts a claim of anybody out of line; its client is told. Says whether it was in line.

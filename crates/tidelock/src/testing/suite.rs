@@ -43,8 +43,8 @@ use tokio::{
 use crate::{
     Guard, Locks, Name, Owner,
     backend::{
-        Abilities, Ask, Backend, Claim, ClaimId, ClientId, Entered, Grant, Leave, Left, LockView, News,
-        Place, Scope, Share, Standing, What,
+        Abilities, Ask, Backend, Claim, ClaimId, ClientId, Entered, Follow, Grant, Leave, Left, LockView,
+        News, Place, Scope, Share, Standing, What,
     },
     clock::Clock,
 };
@@ -397,6 +397,13 @@ impl Raw {
     /// Gives a claim back, or puts it out, and says whether it was there.
     pub async fn leave_as(&self, claim: &Claim, why: Leave) -> Left {
         self.backend.leave(&claim.name, claim.id, why).await.expect("the store answers")
+    }
+
+    /// Follows a name, until the store has said that it tells of changes.
+    pub async fn follow(&self, world: &World, name: &str) -> Follow {
+        let follow = self.backend.follow(&checked(name)).expect("the store follows names");
+        world.until("it is live", || async { follow.is_live() }).await;
+        follow
     }
 
     /// The next news, if any come within this time. Asks when it is told to, as the engine does.

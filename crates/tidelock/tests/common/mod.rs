@@ -12,8 +12,8 @@ use std::{
 use tidelock::{
     Locks, Name,
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, News, Scope,
-        Standing,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Follow, Leave, Left, LockView,
+        News, Scope, Standing,
     },
     testing::{
         Clock,
@@ -122,5 +122,9 @@ impl Backend for Counted {
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
         self.calls.look.fetch_add(1, Ordering::SeqCst);
         self.inner.look(scope)
+    }
+
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.inner.follow(name)
     }
 }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tidelock::{
     Name,
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
-        News, Scope, Share, Standing, What,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left,
+        LockView, News, Scope, Share, Standing, What,
     },
 };
 
@@ -217,5 +217,8 @@ impl Backend for Behind {
             this.travel().await;
             Ok(seen)
         })
+    }
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.inner.follow(&self.fold(name))
     }
 }

@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests measure real time")]
 
+mod observers;
 mod worker;
 
 use std::{
@@ -43,11 +44,19 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(2);
     let trials = STORES.map(|(store, open)| {
         Trial::test(format!("{store}::no_two_lead_at_once_terms_grow_and_no_candidate_is_lost"), move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(play(store, open()))
+            runtime()?.block_on(play(store, open()))
         })
     });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    let observed = STORES.map(|(store, open)| {
+        Trial::test(format!("{store}::observers_miss_no_change_and_show_no_stale_leader"), move || {
+            runtime()?.block_on(observers::play(store, open()))
+        })
+    });
+    libtest_mimic::run(&arguments, trials.into_iter().chain(observed).collect()).exit_code()
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// A store, and what can happen to it.

@@ -291,9 +291,10 @@ impl Election {
 
     /// Returns a stream of who leads: first the leader of now, then each change, also to nobody.
     ///
-    /// All watches of one election on a client ask the store together, about twice a second. A leader is not shown for
-    /// longer than its lease, even if the store does not answer, and an earlier term is never shown after a later one.
-    /// A leader of less than half a second may not be shown.
+    /// A store that can follow names ([`Abilities::follow`](crate::backend::Abilities::follow)) tells of a change at once;
+    /// others are asked about twice a second. All watches of one election on a client ask together. A leader is not shown
+    /// for longer than its lease, even if the store does not answer, and an earlier term is never shown after a later one.
+    /// A leader of less than a second may not be shown.
     ///
     /// ```
     /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -2,6 +2,9 @@
 //!
 //! All watches of one name on a client share a [`Sight`]: the first that finds it old asks the store, and the others
 //! wait for its answer. No task is needed, and a watch that is dropped while it asks leaves the question to the next.
+//!
+//! A sight is old when its time has come, or when the store says that the holders may have changed. What the store says
+//! has no content: who leads is known from looking alone.
 
 use std::{
     collections::HashMap,
@@ -16,7 +19,7 @@ use std::{
 use futures_core::Stream;
 
 use crate::{
-    backend::{ClaimId, Scope},
+    backend::{ClaimId, Follow, Scope},
     clock::{Moment, wall_micros},
     engine::Client,
     error::Result,
@@ -25,8 +28,15 @@ use crate::{
     model::token::Token,
 };
 
-/// The shortest time between two questions of one client about an election; up to half of it is added at random.
+/// The time between two questions of one client about an election, if the store does not tell of changes; up to half of
+/// it is added at random.
 const BETWEEN: Duration = Duration::from_millis(400);
+
+/// The same if the store tells of changes, in case one of them gets lost.
+const BETWEEN_LIVE: Duration = Duration::from_millis(1_600);
+
+/// The time after a question in which the store is not asked again, however many changes it tells of.
+const PACE: Duration = Duration::from_millis(50);
 
 /// How long a question of a watch may take.
 const LOOK: Duration = Duration::from_secs(2);
@@ -110,8 +120,12 @@ struct State {
     seen: Option<Seen>,
     /// The largest term that was ever shown.
     highest: Option<Token>,
-    /// When the store is asked again.
+    /// When the store is asked again, and when at the earliest.
     next: Moment,
+    soonest: Moment,
+    /// What tells of changes, and how many it had told of before the store was last asked.
+    follow: Option<Follow>,
+    heard: u64,
 }
 
 impl State {
@@ -132,26 +146,64 @@ impl State {
         self.seen.as_ref().filter(|seen| now < seen.until)
     }
 
+    /// Whether the store told of a change since it was last asked.
+    fn is_told(&self) -> bool {
+        self.follow.as_ref().is_some_and(|follow| follow.changes() != self.heard)
+    }
+
+    /// When to see to it again, if the store does not tell of a change before.
+    fn wake(&self, now: Moment) -> Moment {
+        let due = if self.is_told() { self.next.min(self.soonest) } else { self.next };
+        self.current(now).map_or(due, |seen| seen.until.min(due))
+    }
+
     /// Asks the store if that is due.
     async fn refresh(&mut self, engine: &Client, name: &Name) -> Result<()> {
         let now = engine.clock().now();
-        if now < self.next {
+        if now < self.next && (now < self.soonest || !self.is_told()) {
             return Ok(());
         }
+        if self.follow.is_none() {
+            self.follow = engine.follow(name);
+        }
+        // Before the question: what changes after it is told once more.
+        let heard = self.follow.as_ref().map_or(0, Follow::changes);
         // Not beyond the lease of who is shown: a store that hangs must not keep a leader in sight.
         let lapse = self.current(now).map(|seen| seen.until.since(now).max(Duration::from_millis(10)));
         let limit = lapse.map_or(LOOK, |lapse| lapse.min(LOOK));
         let looked = tokio::time::timeout(limit, look(engine, name)).await;
-        let jitter = BETWEEN / 2 * (random_u64() >> 48) as u32 / (1 << 16);
-        self.next = engine.clock().now() + BETWEEN + jitter;
+        let now = engine.clock().now();
         match looked {
-            Ok(Ok(seen)) => self.learn(seen),
+            Ok(Ok(seen)) => {
+                self.heard = heard;
+                self.learn(seen);
+                self.next = now + jittered(self.pause(now));
+                self.soonest = now + PACE;
+            }
             Ok(Err(error)) if !error.is_unavailable() => return Err(error),
             // The store is asked again; meanwhile the lease of the leader decides.
-            Ok(Err(_)) | Err(_) => {}
+            Ok(Err(_)) | Err(_) => {
+                self.next = now + jittered(BETWEEN);
+                self.soonest = self.next;
+            }
         }
         Ok(())
     }
+
+    /// How long the store is not asked unless it tells of a change.
+    fn pause(&self, now: Moment) -> Duration {
+        if !self.follow.as_ref().is_some_and(Follow::is_live) {
+            return BETWEEN;
+        }
+        // A lease is looked at while it lasts, so that a leader that is renewed stays in sight.
+        let lease = self.current(now).map(|seen| seen.until.since(now) / 2);
+        lease.map_or(BETWEEN_LIVE, |lease| lease.clamp(BETWEEN, BETWEEN_LIVE))
+    }
+}
+
+/// Up to half as much again, so that observers do not ask in step.
+fn jittered(pause: Duration) -> Duration {
+    pause + pause / 2 * (random_u64() >> 48) as u32 / (1 << 16)
 }
 
 type Item = Result<Option<Leader>>;
@@ -242,17 +294,23 @@ async fn change(
 ) -> Result<Option<Seen>> {
     let sight = sight?;
     loop {
-        let wake = {
+        let (wake, follow, heard) = {
             let mut state = sight.state.lock().await;
             state.refresh(&engine, &sight.name).await?;
-            let current = state.current(engine.clock().now());
+            let now = engine.clock().now();
+            let current = state.current(now);
             if state.known && shown != Some(current.map(Seen::key)) {
                 return Ok(current.cloned());
             }
-            current.map_or(state.next, |seen| seen.until.min(state.next))
+            // One that was told of already has its time.
+            let follow = state.follow.clone().filter(|_| !state.is_told());
+            (state.wake(now), follow, state.heard)
         };
-        let pause = wake.since(engine.clock().now());
-        tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+        let pause = wake.since(engine.clock().now()).max(Duration::from_millis(1));
+        match follow {
+            Some(follow) => drop(tokio::time::timeout(pause, follow.changed_since(heard)).await),
+            None => tokio::time::sleep(pause).await,
+        }
     }
 }
 

@@ -31,6 +31,7 @@ impl EtcdBackend {
         let wake = Wake::new(in_use, &store.clock);
         let abilities = Abilities::new("etcd")
             .token(TokenGrade::Consensus)
+            .follow(Ok(()))
             // Leases are counted in whole seconds.
             .min_ttl(Duration::from_secs(1))
             // One keep-alive for all of them, and a hundredth as many transactions that read.

@@ -32,6 +32,7 @@
 // | `codec` | keys and values |
 // | `order` | who holds, from the keys of a line |
 // | `claims` | what a client knows of its own claims, and what it watches for them |
+// | `follow` | names that are followed, on the same stream |
 // | `wake` | the watch stream, and what follows from what it says |
 // | `store` | the verbs |
 // | `enter`, `renew`, `leave` | the verbs that need more than a question |
@@ -51,6 +52,7 @@ mod enter;
 mod epochs;
 mod errors;
 mod fitness;
+mod follow;
 mod hearing;
 mod leases;
 mod leave;

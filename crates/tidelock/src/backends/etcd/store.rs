@@ -8,7 +8,7 @@ use super::{
     claims::Claims, codec::Space, epochs::Epochs, hearing::Hearing, leases::Leases, link::Link, wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing},
+    backend::{Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope, Standing},
     backends::shared::{mutex::lock, served::Verbs},
     clock::Clock,
     model::name::Name,
@@ -27,6 +27,7 @@ pub(crate) struct EtcdStore {
     pub(super) clock: Clock,
     pub(super) claims: Mutex<Claims>,
     pub(super) hearing: Hearing,
+    pub(super) follows: Follows,
     /// Told when there is something to do for `wait` that no watch told it of.
     pub(super) stirred: Notify,
 }
@@ -61,6 +62,10 @@ impl Verbs for EtcdStore {
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {
         self.look_at(&scope).await
     }
+
+    fn follows(&self) -> Option<&Follows> {
+        Some(&self.follows)
+    }
 }
 
 impl EtcdStore {
@@ -74,6 +79,7 @@ impl EtcdStore {
             clock,
             claims: Mutex::default(),
             hearing: Hearing::default(),
+            follows: Follows::new(),
             stirred: Notify::new(),
         }
     }

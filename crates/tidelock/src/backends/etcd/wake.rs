@@ -9,6 +9,7 @@ use tonic::Streaming;
 use super::{
     claims::watch_request,
     errors::classify,
+    follow::Following,
     order::order,
     proto::{DeleteRangeRequest, RangeRequest, WatchResponse},
     store::EtcdStore,
@@ -30,6 +31,7 @@ pub(crate) struct Wake {
     stream: Option<(Streaming<WatchResponse>, u64)>,
     /// Readings under way.
     jobs: FuturesUnordered<Job>,
+    following: Following,
     in_use: watch::Receiver<u64>,
     alarm: Alarm,
 }
@@ -39,13 +41,16 @@ enum Woken {
     Said(Result<Option<WatchResponse>, tonic::Status>),
     /// Something else is to be done.
     Stirred,
+    /// Other names are followed.
+    Altered,
     /// Questions go to another member by now.
     Moved,
 }
 
 impl Wake {
     pub(super) fn new(in_use: watch::Receiver<u64>, clock: &Clock) -> Self {
-        Self { stream: None, jobs: FuturesUnordered::new(), in_use, alarm: Alarm::new(clock) }
+        let (jobs, following) = (FuturesUnordered::new(), Following::default());
+        Self { stream: None, jobs, following, in_use, alarm: Alarm::new(clock) }
     }
 
     /// The next thing that happens to a claim unasked.
@@ -60,7 +65,9 @@ impl Wake {
             self.begin_jobs(store);
             match self.woken(store).await {
                 Woken::Stirred => store.claims().pass_time(&store.space, store.clock.now()),
+                Woken::Altered => self.following.catch_up(store),
                 Woken::Said(Ok(Some(response))) => {
+                    self.following.heard(store, &response);
                     let heard = store.claims().heard(response, store.clock.now());
                     heard.map_err(|failure| self.closed(store, failure))?;
                 }
@@ -85,6 +92,7 @@ impl Wake {
         self.in_use.mark_unchanged();
         self.stream = Some(store.link.watch(requests).await?);
         store.claims().opened(tell);
+        self.following.catch_up(store);
         Ok(())
     }
 
@@ -93,6 +101,7 @@ impl Wake {
             store.link.cut(number, true);
         }
         store.claims().closed();
+        self.following.closed(store);
         failure
     }
 
@@ -116,6 +125,7 @@ impl Wake {
             said = stream.message() => Woken::Said(said),
             Some(()) = self.jobs.next() => Woken::Stirred,
             () = store.stirred.notified() => Woken::Stirred,
+            () = store.follows.altered() => Woken::Altered,
             () = time => Woken::Stirred,
             () = moved => Woken::Moved,
         }

@@ -7,8 +7,8 @@ use tokio::sync::Mutex;
 use super::{FileConfig, session::Session, store::FileStore, wake::Wake};
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
-        News, Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left,
+        LockView, News, Scope, Standing, TokenGrade,
     },
     model::name::Name,
 };
@@ -38,6 +38,7 @@ impl FileBackend {
             .map_err(|error| Failure::unreachable(format!("cannot listen at a socket: {error}")))?;
         let abilities = Abilities::new("file")
             .token(TokenGrade::TimeAssisted)
+            .follow(if cfg!(target_os = "linux") { Ok(()) } else { Err("the kernel has no inotify") })
             .min_ttl(Duration::from_millis(50))
             // Each is a change of its own; together they take less than a millisecond.
             .renew_batch(64);
@@ -97,5 +98,8 @@ impl Backend for FileBackend {
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
         let (store, scope) = (Arc::clone(&self.store), scope.clone());
         Call::later(async move { store.look(&scope).await })
+    }
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.abilities.follow.ok().and_then(|()| self.store.follows.follow(name))
     }
 }

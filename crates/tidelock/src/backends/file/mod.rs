@@ -36,12 +36,13 @@
 // | `claims` | the claims of this client that wait, and whom it watches for them |
 // | `follow` | what follows from a change: bells, letting the dead go |
 // | `wake` | news: doorbells of this client, and deaths |
+// | `notices` | names that are followed: changes of the files that their lines are in |
 // | `fault` | for tests: a process that dies inside a change |
 // | `errors` | what errors of the system mean |
 // | `backend` | connecting, and what the store can do |
 // | `stock/` | plans and segments of stock |
 //
-// `bucket`, `shard`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier` and `fault` are files that
+// `bucket`, `shard`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices` and `fault` are files that
 // other stores do not have, because there is no server here: this code does its work.
 
 mod backend;
@@ -56,6 +57,7 @@ mod fault;
 mod filesystem;
 mod follow;
 mod home;
+mod notices;
 mod order;
 mod session;
 mod shard;

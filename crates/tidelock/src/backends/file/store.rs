@@ -27,8 +27,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, ClientId, Entered, Failure, Grant, Leave, Left, LockView, News, Scope, Share,
-        Standing,
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, Follows, Grant, Leave, Left, LockView, News, Scope,
+        Share, Standing,
     },
     clock::{Clock, wall_micros},
     model::line::{Effect, Line, PartHold, StoreTime},
@@ -60,6 +60,7 @@ pub(super) struct FileStore {
     pub(super) outbox: Mutex<Outbox>,
     /// Tells the wake that there is something to do.
     pub(super) nudge: Notify,
+    pub(super) follows: Follows,
 }
 
 impl FileStore {
@@ -75,6 +76,7 @@ impl FileStore {
             claims: Mutex::default(),
             outbox: Mutex::default(),
             nudge: Notify::new(),
+            follows: Follows::new(),
         }
     }
 

@@ -15,6 +15,7 @@ use tokio::net::{UnixDatagram, UnixListener, UnixStream};
 
 use super::{
     codec::{LONGEST_RING, Ring},
+    notices::Notices,
     session::{Life, life_after},
     store::FileStore,
 };
@@ -39,6 +40,7 @@ pub(super) struct Wake {
     watched: HashMap<ClientId, UnixStream>,
     /// Those whom we could not watch yet.
     unwatched: Vec<ClientId>,
+    notices: Notices,
 }
 
 impl Wake {
@@ -50,6 +52,7 @@ impl Wake {
             sweep_at: MANY,
             watched: HashMap::new(),
             unwatched: Vec::new(),
+            notices: Notices::default(),
         })
     }
 
@@ -64,6 +67,8 @@ impl Wake {
             let again = left || !self.unwatched.is_empty();
             tokio::select! {
                 () = store.nudge.notified() => {}
+                () = store.follows.altered() => self.notices.catch_up(store),
+                () = self.notices.tell(&store.follows) => {}
                 ready = self.doorbell.readable() => {
                     ready.map_err(|error| deaf(&error))?;
                     self.hear(store)?;

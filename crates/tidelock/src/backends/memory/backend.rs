@@ -7,8 +7,8 @@ use tokio::sync::{Mutex, mpsc};
 use super::store::MemoryStore;
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
-        News, Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left,
+        LockView, News, Scope, Standing, TokenGrade,
     },
     model::name::Name,
 };
@@ -28,6 +28,7 @@ impl MemoryBackend {
         let inbox = Arc::new(Mutex::new(store.open_inbox(client)));
         let abilities = Abilities::new("memory")
             .token(TokenGrade::Process)
+            .follow(Ok(()))
             .min_ttl(Duration::from_millis(20))
             .renew_batch(1_000);
         Self { store, client, inbox, abilities }
@@ -71,5 +72,8 @@ impl Backend for MemoryBackend {
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
         Call::now(Ok(self.store.look(scope)))
+    }
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.store.follow(name)
     }
 }

@@ -8,7 +8,9 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    backend::{Ask, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, News, Scope, Standing},
+    backend::{
+        Ask, Claim, ClaimId, ClientId, Entered, Follow, Follows, Leave, Left, LockView, News, Scope, Standing,
+    },
     backends::shared::{mutex::lock, named::Named},
     clock::{Clock, Moment, wall_micros},
     error::{Error, Result},
@@ -26,6 +28,8 @@ pub struct MemoryStore {
     started: Moment,
     lines: Shards<Line>,
     inboxes: Mutex<HashMap<ClientId, mpsc::UnboundedSender<News>>>,
+    /// The names that any client follows.
+    follows: Follows,
 }
 
 impl MemoryStore {
@@ -48,6 +52,7 @@ impl MemoryStore {
             started,
             lines: Shards::new(),
             inboxes: Mutex::default(),
+            follows: Follows::new(),
         })
     }
 
@@ -87,6 +92,9 @@ impl MemoryStore {
     pub(super) fn leave(&self, name: &Name, id: ClaimId, why: Leave) -> Left {
         let last =
             why == Leave::Done && self.lines.lock(name).get(name).is_some_and(|line| line.leave_alone(id));
+        if last {
+            self.follows.changed(name);
+        }
         let was_there = last || self.change(name, |line, at, effects| line.leave(id, why, at, effects));
         Left::from_was_there(was_there)
     }
@@ -104,6 +112,12 @@ impl MemoryStore {
         views
     }
 
+    pub(super) fn follow(&self, name: &Name) -> Option<Follow> {
+        let follow = self.follows.follow(name)?;
+        self.follows.live(name);
+        Some(follow)
+    }
+
     fn now(&self) -> StoreTime {
         let lease = self.clock.now();
         StoreTime { lease, micros: self.micros + lease.since(self.started).as_micros() as u64 }
@@ -119,6 +133,8 @@ impl MemoryStore {
         if !effects.is_empty() {
             self.tell(name, effects);
         }
+        drop(shard);
+        self.follows.changed(name);
         answer
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     RedisConfig,
+    follow::{Listening, Tracking},
     link::{CONNECTIONS, Common},
     scripts::{FLEET, LOCKS},
     settings::RedisSettings,
@@ -39,15 +40,24 @@ impl RedisBackend {
             // transactions it takes two round trips on one of a few connections.
             .renew_batch(if config.scripting == Scripting::Off { 4 * CONNECTIONS } else { 128 });
         let abilities = match &config.mode {
-            None => abilities,
-            Some(_) => abilities.reentry(false).permits(Err(
-                "with mode=redisson and mode=setnx other programs take the lock, and none of them counts",
-            )),
+            None => abilities.follow(Ok(())),
+            Some(_) => abilities
+                .follow(Err(
+                    "with mode=redisson and mode=setnx a part of each lock is kept by other programs",
+                ))
+                .reentry(false)
+                .permits(Err(
+                    "with mode=redisson and mode=setnx other programs take the lock, and none of them counts",
+                )),
         };
         let (tell, wake) = Wake::new();
         let library = if config.mode.is_some() { &FLEET } else { &LOCKS };
         let common = Common::new(&config, library, client, tell);
-        let store = Arc::new(RedisStore::new(config, common)?);
+        let is_shared = config.mode.is_some();
+        let mut store = RedisStore::new(config, common)?;
+        let (tracking, following) = Tracking::new();
+        store.tracking = (!is_shared).then_some(tracking);
+        let store = Arc::new(store);
         // A mistake in the URL is said now, not when the first lock is wanted. Of several servers one has
         // to answer: the others may be about to be replaced.
         let servers = store.link.all().await?;
@@ -59,7 +69,7 @@ impl RedisBackend {
         {
             connected.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
-        Ok(Self(Client::new(store, wake, client, abilities)))
+        Ok(Self(Client::new(store, Listening::new(wake, following), client, abilities)))
     }
 }
 

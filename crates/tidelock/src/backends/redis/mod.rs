@@ -42,6 +42,7 @@
 // | `view` | what people see of names that they ask for |
 // | `pages` | what people see of all locks, page by page |
 // | `transactions` | the verbs where scripts are forbidden |
+// | `follow` | names that are followed |
 // | `fleet/` | locks that other programs take as well |
 // | `stock` | segments of stock: the steps |
 // | `vote` | what `redlock` asks one server of several that vote |
@@ -55,6 +56,7 @@ mod config;
 mod errors;
 mod fitness;
 mod fleet;
+mod follow;
 mod forms;
 mod layout;
 mod library;
@@ -79,6 +81,7 @@ pub use self::stock::RedisStock;
 pub use self::{backend::RedisBackend, config::RedisConfig, fleet::Dialect, settings::Scripting};
 pub(super) use self::{
     clock_watch::Reading,
+    follow::Tracking,
     link::Server,
     settings::RedisSettings,
     store::{Floor, MIN_TTL, RedisStore},

@@ -13,13 +13,15 @@ use super::{
     commands::{add_floor_and_shard, call, name_of, with_text},
     errors::{classify, is_missing},
     fleet::{self, Fleet},
+    follow::{Listening, Tracking},
     link::{Common, Form, Link, Live, Server},
     scripts::{RAISE, Verb},
     settings::{RedisSettings, Scripting},
-    wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing, What},
+    backend::{
+        Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope, Standing, What,
+    },
     backends::shared::{failures::in_doubt, served::Verbs},
     clock::nanos,
     model::name::Name,
@@ -41,10 +43,12 @@ pub(crate) struct RedisStore {
     pub(super) verbs: &'static fleet::Verbs,
     /// Other programs that take the locks as well, if there are any.
     pub(super) fleet: Option<Fleet>,
+    /// How names are followed, if they are.
+    pub(super) tracking: Option<Tracking>,
 }
 
 impl Verbs for RedisStore {
-    type Wake = Wake;
+    type Wake = Listening;
 
     fn concerns(&self) -> Vec<String> {
         self.link.concerns()
@@ -64,9 +68,9 @@ impl Verbs for RedisStore {
         }
     }
 
-    async fn wait(self: Arc<Self>, wake: &mut Wake) -> Result<News, Failure> {
+    async fn wait(self: Arc<Self>, wake: &mut Listening) -> Result<News, Failure> {
         self.link.listen().await?;
-        let news = wake.next().await?;
+        let news = wake.next(&self).await?;
         if let Some(fleet) = &self.fleet
             && matches!(news.what, What::Evicted(_))
         {
@@ -101,6 +105,10 @@ impl Verbs for RedisStore {
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {
         self.view(&scope).await
     }
+
+    fn follows(&self) -> Option<&Follows> {
+        self.tracking.as_ref().map(|tracking| &tracking.follows)
+    }
 }
 
 impl RedisStore {
@@ -109,7 +117,7 @@ impl RedisStore {
         let link = Link::new(&config, &common)?;
         let fleet = Fleet::new(&config, &common);
         let verbs = if fleet.is_some() { &fleet::TOGETHER } else { &fleet::ALONE };
-        Ok(Self { config, common, link, verbs, fleet })
+        Ok(Self { config, common, link, verbs, fleet, tracking: None })
     }
 
     /// What the answer to an enter says.

@@ -31,6 +31,7 @@ impl RedlockBackend {
             .permits(Err(
                 "majorities of different servers add up to more permits than there are, so none of them would notice",
             ))
+            .follow(Ok(()))
             .min_ttl(redis::MIN_TTL)
             .renew_batch(128);
         Ok(Self(Client::new(store, wake, client, abilities)))

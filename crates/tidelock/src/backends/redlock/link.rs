@@ -12,7 +12,7 @@ use std::{
 use super::super::redis::{Floor, Reading, RedisSettings, RedisStore, Server, Wake};
 use crate::{
     backend::{Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView, Scope, Standing},
-    backends::shared::{failures, mutex::lock, served::Verbs},
+    backends::shared::{failures, following::Arms, mutex::lock, served::Verbs},
     clock::{Clock, Moment},
     model::name::Name,
 };
@@ -54,6 +54,15 @@ impl Link {
             is_late: AtomicBool::new(false),
         };
         Ok((link, wake))
+    }
+
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Where the line of a name is kept.
+    pub(super) fn key_of(&self, name: &Name) -> String {
+        self.store.key_of(name)
     }
 
     /// For people.

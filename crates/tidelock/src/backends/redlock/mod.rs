@@ -36,6 +36,7 @@
 // | `enter` | entering, until there is a majority |
 // | `renew` | renewing |
 // | `leave` | leaving, and telling it later to those that cannot be told now |
+// | `follow` | names that are followed |
 // | `view` | what people see |
 // | `backend` | connecting, and what the store can do |
 //
@@ -46,6 +47,7 @@ mod claims;
 mod clocks;
 mod config;
 mod enter;
+mod follow;
 mod leave;
 mod link;
 mod quorum;

@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Leave, Left, LockView, News, Scope,
-        Standing,
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Follows, Leave, Left, LockView, News,
+        Scope, Standing,
     },
-    backends::shared::served::Verbs,
+    backends::{redis::Tracking, shared::served::Verbs},
     clock::{Clock, Moment},
     model::name::Name,
 };
@@ -55,6 +55,7 @@ pub(crate) struct RedlockStore {
     /// For each server, when it last told a time that was found wrong, in nanoseconds.
     pub(super) judged: Vec<AtomicU64>,
     later: UnboundedSender<Later>,
+    pub(super) tracking: Tracking,
 }
 
 impl Verbs for RedlockStore {
@@ -83,6 +84,10 @@ impl Verbs for RedlockStore {
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {
         Self::look(&self, &scope).await
     }
+
+    fn follows(&self) -> Option<&Follows> {
+        Some(&self.tracking.follows)
+    }
 }
 
 impl RedlockStore {
@@ -98,6 +103,7 @@ impl RedlockStore {
             wakes.push(wake);
         }
         let (later, work) = unbounded_channel();
+        let (tracking, following) = Tracking::new();
         let connecting = voters.iter().map(|_| AtomicBool::new(false)).collect();
         let judged = voters.iter().map(|_| AtomicU64::new(0)).collect();
         let store = Arc::new(Self {
@@ -110,9 +116,10 @@ impl RedlockStore {
             connecting,
             judged,
             later,
+            tracking,
         });
         store.connect_all().await?;
-        Ok((store, Wake::new(wakes, work)))
+        Ok((store, Wake::new(wakes, work, following)))
     }
 
     /// Connects as many servers as are there. A mistake in the URL is said now, not when the first lock is wanted.

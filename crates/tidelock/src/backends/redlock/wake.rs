@@ -6,7 +6,10 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{super::redis, round::Later, store::RedlockStore};
-use crate::backend::{Failure, News, What};
+use crate::{
+    backend::{Failure, News, What},
+    backends::shared::following::Following,
+};
 
 /// Where a client hears of its claims, and does what need not be waited for.
 pub(crate) struct Wake {
@@ -15,6 +18,7 @@ pub(crate) struct Wake {
     under_way: FuturesUnordered<Later>,
     /// What is to be told next.
     news: VecDeque<News>,
+    following: Following,
 }
 
 impl std::fmt::Debug for Wake {
@@ -24,30 +28,35 @@ impl std::fmt::Debug for Wake {
 }
 
 impl Wake {
-    pub(super) fn new(servers: Vec<redis::Wake>, later: UnboundedReceiver<Later>) -> Self {
-        Self { servers, later, under_way: FuturesUnordered::new(), news: VecDeque::new() }
+    pub(super) fn new(
+        servers: Vec<redis::Wake>,
+        later: UnboundedReceiver<Later>,
+        following: Following,
+    ) -> Self {
+        Self { servers, later, under_way: FuturesUnordered::new(), news: VecDeque::new(), following }
     }
 }
 
 impl RedlockStore {
     /// The next thing that is heard unasked, or found out by what was left to be done.
     pub(super) async fn wait(self: &Arc<Self>, wake: &mut Wake) -> Result<News, Failure> {
-        poll_fn(|context| {
+        let Wake { servers, later, under_way, news, following } = wake;
+        let told = poll_fn(|context| {
             loop {
-                if let Some(news) = wake.news.pop_front() {
+                if let Some(news) = news.pop_front() {
                     return Poll::Ready(Ok(news));
                 }
                 let mut is_idle = true;
-                while let Poll::Ready(Some(work)) = wake.later.poll_recv(context) {
-                    wake.under_way.push(work);
+                while let Poll::Ready(Some(work)) = later.poll_recv(context) {
+                    under_way.push(work);
                 }
-                if let Poll::Ready(Some(done)) = wake.under_way.poll_next_unpin(context) {
+                if let Poll::Ready(Some(done)) = under_way.poll_next_unpin(context) {
                     if let Some(news) = done {
                         return Poll::Ready(Ok(news));
                     }
                     is_idle = false;
                 }
-                for (server, told) in wake.servers.iter_mut().enumerate() {
+                for (server, told) in servers.iter_mut().enumerate() {
                     let Poll::Ready(heard) = told.poll(context) else { continue };
                     is_idle = false;
                     match heard {
@@ -60,7 +69,7 @@ impl RedlockStore {
                         // listening has to continue: not a failure.
                         Err(_) => {
                             self.reconnect_lost();
-                            wake.news.extend(self.claims.all().map(|(name, id)| News {
+                            news.extend(self.claims.all().map(|(name, id)| News {
                                 name,
                                 id,
                                 what: What::Ask,
@@ -72,8 +81,12 @@ impl RedlockStore {
                     return Poll::Pending;
                 }
             }
-        })
-        .await
+        });
+        tokio::select! {
+            biased;
+            told = told => told,
+            never = following.run(self) => match never {},
+        }
     }
 
     fn heard(self: &Arc<Self>, server: usize, news: News) -> Option<News> {

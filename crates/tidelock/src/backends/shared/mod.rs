@@ -7,6 +7,7 @@
 //! | `attend` | the tasks of connections |
 //! | `crowded` | names whose claims go alone |
 //! | `failures` | conclusions and sentences that are the same for every store |
+//! | `following` | names that are followed, where a store tells of the next change only |
 //! | `kept` | how much a database keeps of names, in a sentence |
 //! | `longest_ttl` | the URL's option `longest_ttl_ms`, and claims that ask for more |
 //! | `mutex` | mutexes that outlive a panic |
@@ -45,6 +46,8 @@ mod attend;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod crowded;
 pub(crate) mod failures;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+pub(crate) mod following;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod kept;
 pub(crate) mod longest_ttl;

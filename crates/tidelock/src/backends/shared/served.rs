@@ -6,8 +6,8 @@ use tokio::sync::Mutex;
 
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView,
-        News, Scope, Standing,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Follows, Leave,
+        Left, LockView, News, Scope, Standing,
     },
     model::name::Name,
 };
@@ -39,6 +39,11 @@ pub(crate) trait Verbs: fmt::Debug + Send + Sync + 'static {
     fn leave(self: Arc<Self>, name: Name, id: ClaimId, why: Leave) -> impl Answer<Left> + 'static;
 
     fn look(self: Arc<Self>, scope: Scope) -> impl Answer<Vec<LockView>> + 'static;
+
+    /// The names that are followed, if the store can tell of changes.
+    fn follows(&self) -> Option<&Follows> {
+        None
+    }
 }
 
 /// A client of such a store.
@@ -99,5 +104,8 @@ impl<B: Served> Backend for B {
 
     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
         Call::later(Arc::clone(&self.client().store).look(scope.clone()))
+    }
+    fn follow(&self, name: &Name) -> Option<Follow> {
+        self.client().store.follows()?.follow(name)
     }
 }

@@ -9,7 +9,7 @@ use super::{
     link::wire::Request,
     settings::ZookeeperSettings,
     store::{MIN_TTL, ZookeeperStore},
-    wake::{Wake, work},
+    wake::work,
 };
 use crate::{
     backend::{Abilities, ClientId, Failure, TokenGrade},
@@ -36,12 +36,13 @@ impl ZookeeperBackend {
     pub(super) async fn open(config: ZookeeperSettings, client: ClientId) -> Result<Self, Failure> {
         let abilities = Abilities::new("zookeeper")
             .token(if config.hosts.len() > 1 { TokenGrade::Consensus } else { TokenGrade::SingleNode })
+            .follow(Ok(()))
             .min_ttl(MIN_TTL)
             .renew_batch(1_000);
-        let store = ZookeeperStore::new(config);
+        let (store, wake) = ZookeeperStore::new(config);
         // The one task of the client besides those of its sessions. It ends with the store.
         let (work, pushes) = (Arc::clone(&store.work), Arc::clone(&store.pushes));
-        drop(attend(work::run(Arc::downgrade(&store), work, Arc::clone(&pushes))));
+        drop(attend(work::run(Arc::downgrade(&store), work, pushes)));
         // A mistake in the URL is said now, not when the first lock is wanted.
         let session = store.link.any_session();
         let asked = session.ask(Request::exists(&store.config.root, false));
@@ -55,7 +56,7 @@ impl ZookeeperBackend {
         store.learn_epochs(&session, epochs).await;
         let fitness = Fitness::ask(&store.config).await;
         store.fitness.get_or_init(|| fitness);
-        Ok(Self(Client::new(store, Wake(pushes), client, abilities)))
+        Ok(Self(Client::new(store, wake, client, abilities)))
     }
 }
 

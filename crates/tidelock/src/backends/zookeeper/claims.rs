@@ -119,7 +119,7 @@ impl Entry {
 
 /// What follows from something that a server said.
 #[derive(Debug)]
-pub(super) enum Follows {
+pub(super) enum Conclusion {
     /// The claim holds now.
     Granted(Entry),
     /// Somebody else deleted the claim's node.
@@ -144,6 +144,11 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn get(&self, id: ClaimId) -> Option<&Entry> {
         self.claims.get(&id)
+    }
+
+    /// Whether any of them is in the line at this path.
+    pub(super) fn has_parent(&self, path: &str) -> bool {
+        self.claims.values().any(|entry| &*entry.parent == path)
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
@@ -257,8 +262,8 @@ impl Claims {
         path: &str,
         found: Option<Stat>,
         connection: u64,
-    ) -> Vec<Follows> {
-        let mut follows = Vec::new();
+    ) -> Vec<Conclusion> {
+        let mut conclusions = Vec::new();
         if let Some(entry) = self.owner_of(session, path).filter(|entry| entry.phase != Phase::Leaving) {
             // Of another session it would be another's, whatever its name.
             let is_own = |stat: Stat| {
@@ -269,14 +274,14 @@ impl Claims {
             if found.is_some_and(is_own) {
                 entry.watched_on = connection;
             } else {
-                follows.push(Follows::Check(entry.claim.id));
+                conclusions.push(Conclusion::Check(entry.claim.id));
             }
         }
         let key = (session, path.to_owned());
         if found.is_none() {
             let waiting = self.waits_for.remove(&key).unwrap_or_default();
-            follows.extend(waiting.into_iter().filter(|id| self.may_wait(*id)).map(Follows::Check));
-            return follows;
+            conclusions.extend(waiting.into_iter().filter(|id| self.may_wait(*id)).map(Conclusion::Check));
+            return conclusions;
         }
         for id in self.waits_for.get(&key).into_iter().flatten() {
             let last = self.claims.get_mut(id).and_then(|entry| entry.last_ahead.as_deref_mut());
@@ -284,7 +289,7 @@ impl Claims {
                 *watched_on = connection;
             }
         }
-        follows
+        conclusions
     }
 
     /// The claim whose node this is.
@@ -299,15 +304,21 @@ impl Claims {
     }
 
     /// Something that was watched changed.
-    pub(super) fn changed(&mut self, session: u64, change: Change, path: &str, now: Moment) -> Vec<Follows> {
-        let mut follows = Vec::new();
+    pub(super) fn changed(
+        &mut self,
+        session: u64,
+        change: Change,
+        path: &str,
+        now: Moment,
+    ) -> Vec<Conclusion> {
+        let mut conclusions = Vec::new();
         if let Some(entry) = self.owner_of(session, path) {
             let (id, is_leaving) = (entry.claim.id, entry.phase == Phase::Leaving);
             entry.watched_on = 0;
             if change != Change::Deleted {
                 self.unwatched.push_back((now, id));
             } else if !is_leaving {
-                follows.extend(self.remove(id).map(Follows::Gone));
+                conclusions.extend(self.remove(id).map(Conclusion::Gone));
             }
         }
         for id in self.waits_for.remove(&(session, path.to_owned())).unwrap_or_default() {
@@ -317,12 +328,12 @@ impl Claims {
             let Some(entry) = self.claims.get_mut(&id) else { continue };
             if change == Change::Deleted && entry.holds_without(path) {
                 entry.phase = Phase::Held;
-                follows.push(Follows::Granted(entry.clone()));
+                conclusions.push(Conclusion::Granted(entry.clone()));
             } else {
-                follows.push(Follows::Check(id));
+                conclusions.push(Conclusion::Check(id));
             }
         }
-        follows
+        conclusions
     }
 
     /// A session was taken up again, or is over: nothing is watched on it any more. All claims of it.

@@ -97,10 +97,10 @@ impl Epochs {
         known.base.filter(|_| is_current).map(|base| base.at(zxid) + zxid)
     }
 
-    /// The epoch of a transaction, for people.
-    pub(super) fn shown(&self, zxid: i64) -> u64 {
-        let base = self.known().base.map_or(0, |base| base.at(zxid));
-        u64::try_from(base + zxid).unwrap_or(0)
+    /// The epoch of a transaction, for people; nothing while there is no base.
+    pub(super) fn shown(&self, zxid: i64) -> Option<u64> {
+        let base = self.known().base?.at(zxid);
+        u64::try_from(base + zxid).ok()
     }
 
     /// What is in the node, as a session read it on a connection.

@@ -34,6 +34,7 @@
 // | `claims` | the claims of this client |
 // | `order` | who holds and who waits, and for which node |
 // | `epochs` | what is added to transactions, so that tokens grow though a server lost its data |
+// | `follow` | names that are followed |
 // | `wake/` | news from the servers, and what follows from them |
 // | `link/` | the connections to the servers |
 // | `codec/` | names of locks and claims as names of nodes |
@@ -52,6 +53,7 @@ mod enter;
 mod epochs;
 mod errors;
 mod fitness;
+mod follow;
 mod leave;
 mod link;
 mod order;

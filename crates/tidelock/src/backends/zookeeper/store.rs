@@ -21,8 +21,14 @@ use super::{
     wake::{Events, Wake, pushes::Pushes, work::Work},
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Place, Scope, Standing},
-    backends::shared::{mutex::lock, served::Verbs},
+    backend::{
+        Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Place, Scope, Standing,
+    },
+    backends::shared::{
+        following::{Following, Tell},
+        mutex::lock,
+        served::Verbs,
+    },
     clock::{Clock, Moment},
     model::name::Name,
 };
@@ -50,6 +56,9 @@ pub(crate) struct ZookeeperStore {
     pub(super) left: Mutex<HashMap<String, (i64, Moment)>>,
     pub(super) pushes: Arc<Pushes>,
     pub(super) work: Arc<Work>,
+    pub(super) follows: Follows,
+    /// Where it goes what servers say about names that are followed.
+    pub(super) followed: Tell,
 }
 
 impl Verbs for ZookeeperStore {
@@ -84,7 +93,7 @@ impl Verbs for ZookeeperStore {
     }
 
     async fn wait(self: Arc<Self>, wake: &mut Wake) -> Result<News, Failure> {
-        wake.next().await
+        wake.next(&self).await
     }
 
     async fn renew(self: Arc<Self>, claims: Vec<Arc<Claim>>) -> Result<Vec<Standing>, Failure> {
@@ -102,12 +111,17 @@ impl Verbs for ZookeeperStore {
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {
         self.views(&scope).await.map_err(|error| classify(&error))
     }
+
+    fn follows(&self) -> Option<&Follows> {
+        Some(&self.follows)
+    }
 }
 
 impl ZookeeperStore {
-    pub(super) fn new(config: ZookeeperSettings) -> Arc<Self> {
-        let config = Arc::new(config);
-        Arc::new_cyclic(|store| Self {
+    pub(super) fn new(config: ZookeeperSettings) -> (Arc<Self>, Wake) {
+        let (config, follows) = (Arc::new(config), Follows::new());
+        let (followed, following) = Following::new(follows.clone());
+        let store = Arc::new_cyclic(|store| Self {
             clock: Clock::machine(),
             epochs: Epochs::new(&config.root),
             link: Link::new(Arc::clone(&config), Arc::new(Events(store.clone()))),
@@ -116,8 +130,12 @@ impl ZookeeperStore {
             left: Mutex::default(),
             pushes: Arc::default(),
             work: Arc::default(),
+            follows,
+            followed,
             config,
-        })
+        });
+        let wake = Wake { pushes: Arc::clone(&store.pushes), following };
+        (store, wake)
     }
 
     pub(super) fn claims(&self) -> MutexGuard<'_, Claims> {

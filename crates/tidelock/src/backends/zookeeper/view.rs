@@ -94,7 +94,10 @@ impl ZookeeperStore {
             let (data, stat) = read.get(&contender.node)?;
             let (label, ttl) = read_data(data);
             let (label, advertised) = split_label(&label);
-            let epoch = contender.epoch.unwrap_or_else(|| self.epochs.shown(stat.czxid));
+            let epoch = contender.epoch.or_else(|| self.epochs.shown(stat.czxid));
+            // The first claim of all is made before the base is: it has no epoch yet, and does not hold before it has.
+            // What others make has no epoch but its transaction.
+            let epoch = epoch.or_else(|| contender.id.is_none().then_some(stat.czxid.unsigned_abs()));
             let born = u64::try_from(stat.ctime).unwrap_or(0).saturating_mul(1_000);
             let ttl = contender.lease.unwrap_or(ttl);
             Some(ClaimView {
@@ -103,7 +106,7 @@ impl ZookeeperStore {
                 owner: contender.owner.as_deref().and_then(|owner| Owner::new(owner).ok()),
                 label,
                 advertised,
-                epoch: holds.then_some(epoch),
+                epoch: epoch.filter(|_| holds),
                 age: Duration::from_micros(wall_micros().saturating_sub(born)),
                 lapse_in: ttl,
                 foreign: None,

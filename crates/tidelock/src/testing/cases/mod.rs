@@ -11,6 +11,7 @@ mod cleanup;
 mod election;
 mod exclusion;
 mod fencing;
+mod follow;
 mod lease;
 mod loss;
 mod names;
@@ -26,7 +27,7 @@ use super::suite::Case;
 
 /// Every case.
 pub fn all() -> Vec<Case> {
-    let groups: [fn() -> Vec<Case>; 16] = [
+    let groups: [fn() -> Vec<Case>; 17] = [
         exclusion::cases,
         order::cases,
         read_write::cases,
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Case> {
         cleanup::cases,
         tickets::cases,
         election::cases,
+        follow::cases,
         once::cases,
     ];
     groups.into_iter().flat_map(|group| group()).collect()
@@ -72,6 +74,10 @@ mod needs {
 
     pub(super) fn fair(abilities: &Abilities) -> Result<(), &'static str> {
         if abilities.fair { Ok(()) } else { Err("this store does not grant in order of arrival") }
+    }
+
+    pub(super) fn follow(abilities: &Abilities) -> Result<(), &'static str> {
+        abilities.follow
     }
 
     pub(super) fn permits(abilities: &Abilities) -> Result<(), &'static str> {

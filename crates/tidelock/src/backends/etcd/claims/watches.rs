@@ -106,7 +106,7 @@ impl Claims {
         });
     }
 
-    pub(super) fn send(&self, request: WatchRequest) {
+    pub(in crate::backends::etcd) fn send(&self, request: WatchRequest) {
         if let Some(stream) = &self.stream {
             // A stream that ended is noticed where it is read.
             let _ = stream.send(request);

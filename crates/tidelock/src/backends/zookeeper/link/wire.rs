@@ -141,6 +141,15 @@ impl Request {
         request
     }
 
+    /// Nothing at this path is watched any more.
+    pub(crate) fn unwatch_all(path: &str) -> Self {
+        const ANY: i32 = 3;
+        let mut request = Self::new(REMOVE_WATCHES);
+        put_text(&mut request.body, path);
+        put_int(&mut request.body, ANY);
+        request
+    }
+
     pub(crate) fn multi(steps: &[Step<'_>]) -> Self {
         let mut request = Self::new(MULTI);
         let body = &mut request.body;

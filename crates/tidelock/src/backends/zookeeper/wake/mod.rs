@@ -17,23 +17,32 @@ use std::sync::{Arc, Weak};
 
 use self::pushes::Pushes;
 use super::{
-    claims::{Follows, Phase},
+    claims::{Conclusion, Phase},
     link::{
         session::Watcher,
         wire::{Change, Stat},
     },
     store::ZookeeperStore,
 };
-use crate::backend::{Claim, Failure, News, What};
+use crate::{
+    backend::{Claim, Failure, News, What},
+    backends::shared::following::Following,
+};
 
 /// What is kept between two calls of `wait`: where the news come from.
 #[derive(Debug)]
-pub(crate) struct Wake(pub(super) Arc<Pushes>);
+pub(crate) struct Wake {
+    pub(super) pushes: Arc<Pushes>,
+    pub(super) following: Following,
+}
 
 impl Wake {
     /// The next thing that happens to a claim unasked. If this is dropped while it waits, nothing is lost.
-    pub(super) async fn next(&self) -> Result<News, Failure> {
-        self.0.next().await
+    pub(super) async fn next(&mut self, store: &Arc<ZookeeperStore>) -> Result<News, Failure> {
+        tokio::select! {
+            news = self.pushes.next() => news,
+            never = self.following.run(store) => match never {},
+        }
     }
 }
 
@@ -42,12 +51,12 @@ impl ZookeeperStore {
         self.pushes.push(News { name: claim.name.clone(), id: claim.id, what });
     }
 
-    fn follow(&self, follows: Vec<Follows>) {
-        for follows in follows {
-            match follows {
-                Follows::Granted(entry) => self.tell(&entry.claim, What::Granted(entry.grant(0))),
-                Follows::Gone(entry) => self.work.gone(entry),
-                Follows::Check(id) => self.work.check(id),
+    fn conclude(&self, conclusions: Vec<Conclusion>) {
+        for conclusion in conclusions {
+            match conclusion {
+                Conclusion::Granted(entry) => self.tell(&entry.claim, What::Granted(entry.grant(0))),
+                Conclusion::Gone(entry) => self.work.gone(entry),
+                Conclusion::Check(id) => self.work.check(id),
             }
         }
     }
@@ -59,8 +68,8 @@ pub(super) struct Events(pub(super) Weak<ZookeeperStore>);
 impl Watcher for Events {
     fn watched(&self, session: u64, path: &str, found: Option<Stat>, connection: u64) {
         let Some(store) = self.0.upgrade() else { return };
-        let follows = store.claims().watched(session, path, found, connection);
-        store.follow(follows);
+        let conclusions = store.claims().watched(session, path, found, connection);
+        store.conclude(conclusions);
     }
 
     fn changed(&self, session: u64, change: Change, path: &str) {
@@ -69,9 +78,10 @@ impl Watcher for Events {
             store.epochs.changed(session);
             return;
         }
+        store.tell_followers(path);
         let now = store.clock.now();
-        let follows = store.claims().changed(session, change, path, now);
-        store.follow(follows);
+        let conclusions = store.claims().changed(session, change, path, now);
+        store.conclude(conclusions);
         if change == Change::Other {
             store.work.stir();
         }
@@ -79,6 +89,7 @@ impl Watcher for Events {
 
     fn resumed(&self, session: u64) {
         let Some(store) = self.0.upgrade() else { return };
+        store.cut_followers();
         let entries = store.claims().of_session(session);
         for entry in entries {
             match entry.phase {
@@ -93,6 +104,7 @@ impl Watcher for Events {
     fn expired(&self, session: u64) {
         let Some(store) = self.0.upgrade() else { return };
         store.epochs.forget(session);
+        store.cut_followers();
         let over = {
             let mut claims = store.claims();
             let over = claims.of_session(session);
