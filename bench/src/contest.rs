@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Only this store: memory, memory-2-threads, file, redis, redlock, etcd, zookeeper, postgres, mysql
     #[arg(long = "backend", value_name = "STORE")]
     store: Option<String>,
-    /// Only this scenario: pair, work, tasks, processes, distinct, try, read, held, killed, flash-sale, waiters, locks
+    /// Only this scenario: pair, work, tasks, processes, election, distinct, try, read, held, killed, flash-sale, waiters, locks
     #[arg(long, value_name = "NAME")]
     scenario: Option<String>,
     /// Other lock libraries on the same servers as well; each needs its own tools

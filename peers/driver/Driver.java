@@ -38,6 +38,11 @@ public final class Driver {
             return lock(name);
         }
 
+        /** An election: its lock is a term. */
+        default Lock lead(String name) throws Exception {
+            throw new UnsupportedOperationException("lead");
+        }
+
         /** Whether a lock was taken. */
         default boolean attempt(String name) throws Exception {
             throw new UnsupportedOperationException("try");
@@ -189,6 +194,11 @@ public final class Driver {
                     works.add(() -> pair(lock));
                 }
                 timed(works, Long.parseLong(args[4]));
+                break;
+            }
+            case "lead": {
+                Lock term = library.lead(name);
+                timed(List.of(() -> pair(term)), Long.parseLong(args[4]));
                 break;
             }
             case "try": {

@@ -32,6 +32,8 @@ type Library struct {
 	Lock func(name string) Lock
 	// Kept gives a lock that is held beside many of other names; nil if that is any.
 	Kept func(name string) Lock
+	// Lead gives an election: its lock is a term; nil if the library has none.
+	Lead func(name string) Lock
 	// Try says whether a lock was taken; nil if the library has none.
 	Try func(name string) (bool, error)
 	// Close ends a session; nil if there is none.
@@ -208,6 +210,8 @@ func Drive(connect func(servers []string) Library) {
 			works = append(works, library.Lock(its).pair)
 		}
 		timed(works, number(5))
+	case verb == "lead" && library.Lead != nil:
+		timed([]func() time.Duration{library.Lead(name).pair}, number(5))
 	case verb == "try" && library.Try != nil:
 		held := library.Lock(name)
 		check(held.Lock())

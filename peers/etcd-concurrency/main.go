@@ -36,6 +36,13 @@ func connect(servers []string) Library {
 		// A session has one place in a line: each lock needs one of its own to wait for another.
 		Lock: func(name string) Lock { return mutex(ours(), name) },
 		Kept: func(name string) Lock { return mutex(shared, name) },
+		Lead: func(name string) Lock {
+			election := concurrency.NewElection(ours(), name)
+			return Lock{
+				func() error { return election.Campaign(ctx, "candidate") },
+				func() error { return election.Resign(ctx) },
+			}
+		},
 		Try: func(name string) (bool, error) {
 			err := concurrency.NewMutex(shared, name).TryLock(ctx)
 			if errors.Is(err, concurrency.ErrLocked) {

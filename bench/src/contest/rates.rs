@@ -38,7 +38,7 @@ pub(super) fn run(
     scenario: &str,
     stand: &Stand,
     players: &[(Kind, String, &Contestant)],
-    question: &dyn Fn(Kind, &Contestant) -> Question,
+    question: &dyn Fn(Kind, &str, &Contestant) -> Question,
     cores: Cores,
     effort: Effort,
     progress: &Progress,
@@ -47,7 +47,7 @@ pub(super) fn run(
         .iter()
         .map(|(kind, name, contestant)| {
             progress.show(&format!("{scenario}: {name} starts"));
-            Playing::start(*kind, name, contestant, &question(*kind, contestant), effort)
+            Playing::start(*kind, name, contestant, &question(*kind, name, contestant), effort)
         })
         .collect();
     if cores != Cores::Any {

@@ -15,6 +15,10 @@ const PROCESSES: usize = 8;
 /// Peers in threads, and those whose waiters ask again and again, are not put through longer lines.
 const LINE_OF_PEERS: u64 = 100;
 
+/// In an election: our own lock by the same processes, and candidates as those of client-go.
+pub(super) const MUTEX: &str = "tidelock, mutex";
+const POLLED: &str = "polled every 2 s";
+
 /// One of the things that locks are used for.
 #[derive(Debug)]
 pub(super) struct Scenario {
@@ -59,6 +63,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "work", title: "lock and release, client and server on one core", what: TOGETHER },
     Scenario { name: "tasks", title: "64 tasks of one process, one name", what: AGAINST },
     Scenario { name: "processes", title: "8 processes, one name: hand-overs", what: AGAINST },
+    Scenario { name: "election", title: "8 candidates: changes of leader after a clean end", what: AGAINST },
     Scenario { name: "distinct", title: "64 tasks, 64 names", what: BESIDE },
     Scenario { name: "try", title: "try on a busy lock", what: APART },
     Scenario { name: "read", title: "64 tasks, nine of ten read", what: AGAINST },
@@ -106,7 +111,8 @@ impl Scenario {
             What::Rate { wait_for_each_other, cores } => {
                 let turn = if wait_for_each_other { effort.contended } else { effort.turn };
                 let players = self.players(contestants);
-                let question = |kind, contestant: &Contestant| self.question(kind, contestant, turn);
+                let question =
+                    |kind, name: &str, contestant: &Contestant| self.question(kind, name, contestant, turn);
                 Ok(rates::run(
                     self.name,
                     stand,
@@ -127,7 +133,7 @@ impl Scenario {
                         .into_iter()
                         .filter(|(kind, _, _)| *kind != Kind::Peer || *tasks == LINE_OF_PEERS)
                         .collect();
-                    let question = |kind, contestant: &Contestant| {
+                    let question = |kind, _: &str, contestant: &Contestant| {
                         let verb = if kind == Kind::Bare { "crowd" } else { "pairs" };
                         let turn = effort.contended.as_millis();
                         let words =
@@ -157,12 +163,17 @@ impl Scenario {
             let ours = contestants.iter().find(|one| one.kind == Kind::Ours);
             players.extend(ours.map(|ours| (Kind::Peer, format!("{}, one lock", ours.name), ours)));
         }
+        if self.name == "election" {
+            let ours = contestants.iter().find(|one| one.kind == Kind::Ours);
+            for name in [MUTEX, POLLED] {
+                players.extend(ours.map(|ours| (Kind::Peer, name.to_owned(), ours)));
+            }
+        }
         players
     }
 
-    fn question(&self, kind: Kind, contestant: &Contestant, turn: Duration) -> Question {
-        let (servers, name) =
-            (contestant.servers.as_str(), format!("{}-{}", self.name, slug(&contestant.name)));
+    fn question(&self, kind: Kind, player: &str, contestant: &Contestant, turn: Duration) -> Question {
+        let (servers, name) = (contestant.servers.as_str(), format!("{}-{}", self.name, slug(player)));
         let (tasks, millis) = (TASKS.to_string(), turn.as_millis().to_string());
         let (tasks, millis, name) = (tasks.as_str(), millis.as_str(), name.as_str());
         let on_one_name = Question {
@@ -181,6 +192,14 @@ impl Scenario {
                 Question::by_one(&["trips", servers, name, "1", millis])
             }
             ("processes", _) => on_one_name,
+            ("election", _) => {
+                let verb = match player {
+                    MUTEX => "pairs",
+                    POLLED => "poll",
+                    _ => "lead",
+                };
+                Question { words: own(&[verb, servers, name, "1", millis]), ..on_one_name }
+            }
             ("try", _) => {
                 Question { holds_throughout: true, ..Question::by_one(&["try", servers, name, millis]) }
             }

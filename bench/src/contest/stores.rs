@@ -46,7 +46,7 @@ pub(super) const STORES: &[Store] = &[
         peers: &[],
         by_hand: &[MAP],
         bare: "tokio's mutex",
-        lacks: &["work", "processes", "killed", "flash-sale"],
+        lacks: &["work", "processes", "election", "killed", "flash-sale"],
     },
     Store {
         name: "memory-2-threads",
@@ -55,7 +55,7 @@ pub(super) const STORES: &[Store] = &[
         peers: &[],
         by_hand: &[MAP],
         bare: "tokio's mutex",
-        lacks: &["work", "processes", "killed", "flash-sale", "held", "locks"],
+        lacks: &["work", "processes", "election", "killed", "flash-sale", "held", "locks"],
     },
     Store {
         name: "file",

@@ -71,6 +71,7 @@ impl Library for Map {
             }
             Use::Alone => return Ok(Local::Alone(named(&self.mutexes, name))),
             Use::Read | Use::Write => {}
+            Use::Lead | Use::Poll => return Err(Failed::NoSuchThing),
         }
         let mut known = self.rw_locks.lock().unwrap_or_else(PoisonError::into_inner);
         let lock = Arc::clone(known.entry(name.to_owned()).or_default());

@@ -37,6 +37,10 @@ pub(super) enum Use {
     Alone,
     Read,
     Write,
+    /// To lead an election: taken again, it goes to the next candidate.
+    Lead,
+    /// The same by asking again and again, as client-go does.
+    Poll,
 }
 
 /// Locks by name.

@@ -1,10 +1,11 @@
 //! tidelock.
 
-use std::{collections::HashMap, sync::Mutex as StdMutex};
+use std::{collections::HashMap, sync::Mutex as StdMutex, time::Duration};
 
 use tidelock::{
-    Guard, Locks, Mutex, RwLock,
+    Election, Guard, Locks, Mutex, RwLock,
     stock::{Sale, Stock, Stocks},
+    testing::Clock,
 };
 
 use super::{
@@ -15,6 +16,8 @@ use super::{
 /// More than anybody buys.
 const ENOUGH: u64 = 1_000_000_000;
 const SEGMENTS: u32 = 8;
+/// How often a candidate of client-go asks: each time up to 1.2 times longer than this.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// One client.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(super) enum Handle {
     Mutex(Mutex),
     Read(RwLock),
     Write(RwLock),
+    Election(Election),
+    Polled(Polled),
 }
 
 impl Library for Ours {
@@ -54,6 +59,8 @@ impl Library for Ours {
             Use::Alone => Handle::Mutex(self.locks.mutex(name).ttl(lease())),
             Use::Read => Handle::Read(self.locks.rw_lock(name).ttl(lease())),
             Use::Write => Handle::Write(self.locks.rw_lock(name).ttl(lease())),
+            Use::Lead => Handle::Election(self.locks.election(name).ttl(lease())),
+            Use::Poll => Handle::Polled(Polled { mutex: self.locks.mutex(name).ttl(lease()), led: false }),
         })
     }
 
@@ -81,6 +88,8 @@ impl Lock for Handle {
             Self::Mutex(mutex) => mutex.lock().await,
             Self::Read(lock) => lock.read().await,
             Self::Write(lock) => lock.write().await,
+            Self::Election(election) => election.campaign().await,
+            Self::Polled(polled) => polled.lock().await,
         };
         taken.map_err(Failed::because)
     }
@@ -92,5 +101,30 @@ impl Lock for Handle {
     async fn attempt(&mut self) -> Result<bool, Failed> {
         let Self::Mutex(mutex) = self else { return Err(Failed::NoSuchThing) };
         mutex.try_lock().await.map(|guard| guard.is_some()).map_err(Failed::because)
+    }
+}
+
+/// A candidate that asks for the lock every two seconds or more, with the defaults of client-go. One that led asks as
+/// the others do.
+#[derive(Debug)]
+pub(super) struct Polled {
+    mutex: Mutex,
+    led: bool,
+}
+
+impl Polled {
+    async fn lock(&mut self) -> tidelock::Result<Guard> {
+        loop {
+            if !self.led
+                && let Some(guard) = self.mutex.try_lock().await?
+            {
+                self.led = true;
+                return Ok(guard);
+            }
+            self.led = false;
+            // As good as chance, for candidates that begin at different times.
+            let jitter = f64::from(Clock::machine().now().as_nanos() as u16) / f64::from(u16::MAX);
+            tokio::time::sleep(RETRY.mul_f64(1.0 + 1.2 * jitter)).await;
+        }
     }
 }

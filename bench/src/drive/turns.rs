@@ -36,7 +36,7 @@ const TAKERS: usize = 64;
 /// What a contestant is asked.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Asked {
-    /// pairs, try, read, hold, wait, crowd, trips, sell
+    /// pairs, lead, poll, try, read, hold, wait, crowd, trips, sell
     pub(super) verb: String,
     /// Where the store is
     pub(super) servers: String,
@@ -76,7 +76,9 @@ where
         let library = connect().await?;
         let told = listen();
         match asked.verb.as_str() {
-            "pairs" | "crowd" => pairs(&library, asked, told).await,
+            "pairs" | "crowd" => pairs(&library, Use::Alone, asked, told).await,
+            "lead" => pairs(&library, Use::Lead, asked, told).await,
+            "poll" => pairs(&library, Use::Poll, asked, told).await,
             "read" => read(&library, asked, told).await,
             // What is in this process has no other clients.
             "try" if asked.servers.starts_with("memory:") => attempts(&library, &library, asked, told).await,
@@ -210,7 +212,12 @@ async fn take_turns<K: Lock>(
     Ok(())
 }
 
-async fn pairs<L: Library>(library: &L, asked: &Asked, told: UnboundedReceiver<()>) -> Result<(), Failed> {
+async fn pairs<L: Library>(
+    library: &L,
+    wanted: Use,
+    asked: &Asked,
+    told: UnboundedReceiver<()>,
+) -> Result<(), Failed> {
     let mut warm = library.lock(&format!("{}-warm-{}", asked.name, std::process::id()), Use::Alone).await?;
     for _ in 0..WARM_UP {
         let held = warm.take().await?;
@@ -225,7 +232,7 @@ async fn pairs<L: Library>(library: &L, asked: &Asked, told: UnboundedReceiver<(
     let (tasks, mut workers) = (asked.number(0)?, Vec::new());
     let meet = tasks > 1 && !asked.is_distinct();
     for task in 0..tasks {
-        let lock = library.lock(&asked.name_of(task), Use::Alone).await?;
+        let lock = library.lock(&asked.name_of(task), wanted).await?;
         workers.push(Worker::new(lock, hands.clone(), meet));
     }
     take_turns(workers, asked.millis(1)?, told).await

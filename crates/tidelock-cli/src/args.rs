@@ -128,7 +128,8 @@ pub(crate) enum Verb {
   tidelock run index --shared -- ./search.sh             with other readers
   tidelock run licenses --permits 2/5 -- ./render.sh     two of five permits
   tidelock run accounts/1 --lock accounts/2 -- ./move.sh both, without deadlock
-  tidelock run report --once-per 1d -- ./report.sh       once a day, anywhere")]
+  tidelock run report --once-per 1d -- ./report.sh       once a day, anywhere
+  tidelock run ping -n --hold-at-least 30s -- ./ping.sh  not again within 30 s")]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) line: Line,
@@ -159,7 +160,7 @@ pub(crate) struct Run {
     pub(crate) owner: Option<String>,
     #[command(flatten)]
     pub(crate) once: OncePer,
-    /// After a loss, time from TERM to KILL
+    /// At a loss, time from TERM to KILL
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) kill_after: Duration,
     #[command(flatten)]

@@ -22,6 +22,7 @@ pub(crate) enum Hold {
 macro_rules! ask {
     ($lock:expr, $ask:expr, $limit:expr, $wait:ident, $attempt:ident $(, $n:expr)?) => {{
         let mut lock = $lock.ttl($ask.ttl).label(&$ask.label).detached($ask.detached).fail_fast($ask.fail_fast);
+        lock = lock.hold_at_least($ask.at_least);
         if let Some(owner) = &$ask.owner {
             lock = lock.owner(owner);
         }

@@ -34,6 +34,8 @@ pub(crate) struct Ask {
     /// `None`: for ever.
     pub(crate) wait: Option<Duration>,
     pub(crate) ttl: Duration,
+    /// For how long others are kept out, even if the command ends earlier.
+    pub(crate) at_least: Duration,
     pub(crate) label: String,
     pub(crate) owner: Option<String>,
     /// Whether the hold may outlive this process.
@@ -57,6 +59,7 @@ impl Ask {
             },
             wait: if args.no_wait { Some(Duration::ZERO) } else { args.wait },
             ttl,
+            at_least: Duration::ZERO,
             label,
             owner: None,
             detached: false,
@@ -98,14 +101,15 @@ impl Run {
             return Err(Trouble::Usage("there is no command to run: write it after --".into()));
         };
         let label = args.label.unwrap_or_else(|| label(Path::new(program)));
-        let mut ask = Ask { owner: args.owner, ..Ask::new(&args.line, args.ttl, label)? };
+        let at_least = args.once.hold_at_least.unwrap_or_default();
+        let mut ask = Ask { owner: args.owner, at_least, ..Ask::new(&args.line, args.ttl, label)? };
         for name in &args.more {
             let name = Name::new(name)?;
             if !ask.names.contains(&name) {
                 ask.names.push(name);
             }
         }
-        let args::OncePer { once_per, slot, retry_failed } = args.once;
+        let args::OncePer { once_per, slot, retry_failed, .. } = args.once;
         let once = once_per.map(|period| Once { period, slot, retry_failed });
         if once.is_some() && args.line.busy_code.is_none() {
             // Who is not needed has not failed.
@@ -145,6 +149,7 @@ impl Elect {
             share: Share::Exclusive,
             wait: None,
             ttl: args.ttl,
+            at_least: Duration::ZERO,
             label: args.label.unwrap_or_else(|| label(Path::new(program))),
             owner: None,
             detached: false,

@@ -184,7 +184,9 @@ fn options_of_the_store_and_json_may_stand_before_the_verb() {
 
 #[test]
 fn a_flag_is_explained_in_one_line() {
-    for verb in ["run", "acquire", "renew", "release", "ls", "show", "break", "doctor", "stores"] {
+    for verb in
+        ["run", "acquire", "renew", "release", "elect", "leader", "ls", "show", "break", "doctor", "stores"]
+    {
         let help = tidelock([verb, "-h"]).env("COLUMNS", "80").output().expect("runs");
         let help = stdout(&help);
         let options = help.split("Options:\n").nth(1).and_then(|rest| rest.split("\n\n").next());

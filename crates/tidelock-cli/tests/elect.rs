@@ -178,18 +178,33 @@ fn watching_prints_a_line_for_each_change() {
 fn bad_input_is_one_sentence_and_125_and_nothing_is_held() {
     let store = Store::new();
     let long = "x".repeat(1_025);
-    let cases: [&[&str]; 6] = [
-        &["elect", "boss", "--advertise", "", "--", "true"],
-        &["elect", "boss", "--advertise", &long, "--", "true"],
-        &["elect", "", "--", "true"],
-        &["elect", "boss", "--once", "--restart", "always", "--", "true"],
-        &["leader", "boss", "--is-me", "x", "--watch"],
-        &["leader", "boss", "--json", "--field", "label"],
+    let cases: [(&[&str], &str); 19] = [
+        (&["elect", "boss", "--advertise", "", "--", "true"], "empty"),
+        (&["elect", "boss", "--advertise", &long, "--", "true"], "1025 bytes"),
+        (&["elect", "boss", "--advertise", "a\u{1f}b", "--", "true"], "control character"),
+        (&["elect", "boss", "--label", "", "--", "true"], "empty"),
+        (&["elect", "", "--", "true"], "empty"),
+        (&["elect", "boss", "--ttl", "0", "--", "true"], "too short"),
+        (&["elect", "boss", "--ttl", "2d", "--", "true"], "too long"),
+        (&["elect", "boss", "--restart", "sometimes", "--", "true"], "on-failure"),
+        (&["elect", "boss", "--once", "--restart", "always", "--", "true"], "cannot be used"),
+        (&["elect", "boss"], "<CMD>"),
+        (&["elect", "--", "true"], "<NAME>"),
+        (&["leader"], "<NAME>"),
+        (&["leader", ""], "empty"),
+        (&["leader", "boss", "--is-me", ""], "--is-me"),
+        (&["leader", "boss", "--is-me", "x", "--watch"], "cannot be used"),
+        (&["leader", "boss", "--is-me", "x", "--json"], "cannot be used"),
+        (&["leader", "boss", "--is-me", "x", "--field", "label"], "cannot be used"),
+        (&["leader", "boss", "--json", "--field", "label"], "cannot be used"),
+        (&["leader", "boss", "--field", "address"], "advertised"),
     ];
-    for args in cases {
+    for (args, says) in cases {
         let output = Command::output(&mut store.tidelock(args)).unwrap();
-        assert_eq!(output.status.code(), Some(125), "{args:?}: {}", stderr(&output));
-        assert!(output.stdout.is_empty() && stderr(&output).starts_with("tidelock: "), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {text}");
+        assert!(text.starts_with("tidelock: ") && text.contains(says), "{args:?}: {text}");
+        assert_eq!((text.lines().count(), output.stdout.len()), (1, 0), "{args:?}: {text}");
     }
     assert_eq!(store.holders("boss"), 0);
 }

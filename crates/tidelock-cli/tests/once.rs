@@ -133,25 +133,31 @@ fn lines(path: &Path) -> usize {
 #[test]
 fn bad_input_is_one_sentence_and_125_and_nothing_is_held() {
     let store = Store::new();
-    let cases: [&[&str]; 12] = [
-        &["--once-per", "0"],
-        &["--once-per", "soon"],
-        &["--once-per", "1.5s"],
-        &["--once-per", "400d"],
-        &["--once-per", "-5m"],
-        &["--once-per", "1h", "--slot", "now"],
-        &["--once-per", "1h", "--slot", "2020-01-01T00:00"],
-        &["--once-per", "1h", "--slot", "2199-01-01T00:00"],
-        &["--slot", "2026-01-01"],
-        &["--retry-failed"],
-        &["--once-per", "1h", "--shared"],
-        &["--once-per", "1h", "--lock", "other"],
+    let cases: [(&[&str], &str); 17] = [
+        (&["--once-per", "0"], "--once-per"),
+        (&["--once-per", "soon"], "--once-per"),
+        (&["--once-per", "1.5s"], "--once-per"),
+        (&["--once-per", "400d"], "--once-per"),
+        (&["--once-per", "-5m"], "--once-per"),
+        (&["--once-per", "1h", "--slot", "now"], "2026-11-16T10:15"),
+        (&["--once-per", "1h", "--slot", "2020-01-01T00:00"], "give a later one"),
+        (&["--once-per", "1h", "--slot", "2199-01-01T00:00"], "has not begun"),
+        (&["--once-per", "1h", "--slot", ""], "2026-11-16T10:15"),
+        (&["--slot", "2026-01-01"], "--once-per"),
+        (&["--retry-failed"], "--once-per"),
+        (&["--once-per", "1h", "--shared"], "cannot be used"),
+        (&["--once-per", "1h", "--write"], "cannot be used"),
+        (&["--once-per", "1h", "--permits", "1/2"], "cannot be used"),
+        (&["--once-per", "1h", "--owner", "me"], "cannot be used"),
+        (&["--once-per", "1h", "--lock", "other"], "cannot be used"),
+        (&["--once-per", "1h", "--hold-at-least", "5s"], "cannot be used"),
     ];
-    for args in cases {
+    for (args, says) in cases {
         let output = store.output(&[&["run", "job"], args, &["--", "echo", "ran"]].concat());
-        assert_eq!(output.status.code(), Some(125), "{args:?}: {}", stderr(&output));
-        assert_eq!(stdout(&output), "");
-        assert!(stderr(&output).starts_with("tidelock: "), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {text}");
+        assert!(text.starts_with("tidelock: ") && text.contains(says), "{args:?}: {text}");
+        assert_eq!((text.lines().count(), stdout(&output).as_str()), (1, ""), "{args:?}: {text}");
     }
     assert_eq!(store.holders("job"), 0);
 }

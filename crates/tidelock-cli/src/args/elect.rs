@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::{Args as Group, ValueEnum};
+use clap::{Args as Group, ValueEnum, builder::NonEmptyStringValueParser};
 
 use super::{Store, Which};
 use crate::values;
@@ -39,13 +39,22 @@ pub(crate) struct Elect {
     /// Lead for one term, and exit with the command's code
     #[arg(long, conflicts_with = "restart")]
     pub(crate) once: bool,
-    /// Whether to be a candidate again when the command ended
+    /// Lead again: always (default), on-failure or never
     ///
-    /// After a loss, tidelock is a candidate again in any case. A command that ends soon is
-    /// started again after a pause, which grows from 1 to 30 seconds.
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Restart::Always)]
+    /// Whether to be a candidate again when the command has ended: always, unless it exited with
+    /// 0 (on-failure), or never. After a loss, tidelock is a candidate again in any case. A command
+    /// that ends soon is started again after a pause, which grows from 1 to 30 seconds.
+    // In one line of the help, which has no room for the list that clap would append.
+    #[arg(
+        long,
+        value_name = "WHEN",
+        value_enum,
+        default_value_t = Restart::Always,
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub(crate) restart: Restart,
-    /// How long a leader that dies is not replaced
+    /// Time until a dead leader is replaced
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "30s")]
     pub(crate) ttl: Duration,
     /// What others see of the candidate
@@ -53,7 +62,7 @@ pub(crate) struct Elect {
     /// Default: the command and the process id.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// After a loss, time from TERM to KILL
+    /// At a loss, time from TERM to KILL
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) kill_after: Duration,
     /// Say nothing about terms that begin and end
@@ -100,11 +109,20 @@ pub(crate) struct Leader {
     /// The first line says who leads now. A change is seen within about half a second.
     #[arg(long, conflicts_with = "is_me")]
     pub(crate) watch: bool,
-    /// Print only this; exits with 1 if the leader has none
-    #[arg(long, value_name = "FIELD", value_enum, conflicts_with_all = ["json", "is_me"])]
+    /// Print only this: advertised, label or token
+    ///
+    /// Exits with 1 if the leader has none.
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_enum,
+        hide_possible_values = true,
+        conflicts_with_all = ["json", "is_me"]
+    )]
     pub(crate) field: Option<Field>,
     /// Print nothing; exit with 0 if the leader has this label
-    #[arg(long, value_name = "LABEL")]
+    // Nobody's label is empty, but a variable may be.
+    #[arg(long, value_name = "LABEL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) is_me: Option<String>,
     /// Print a JSON object; with --watch, one per line
     #[arg(long, conflicts_with = "is_me")]

@@ -53,7 +53,7 @@ impl Which {
 pub(crate) struct Line {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// How long to wait, such as 5s or 1m30s; else forever
+    /// How long to wait, such as 1m30s; else forever
     ///
     /// 0 does not wait. Covers the queue, and a store that is not reachable or does not answer.
     /// Units are ms, s, m, h and d.

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use tidelock::Error;
+
 use crate::{
     args,
     child::{self, Ended},
+    clock::Moment,
     exit::Exit,
+    hold::Hold,
     once,
     output::{self, Trouble},
     plan::Run,
@@ -27,7 +31,16 @@ pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
         Waited::Got(_, hold) => hold,
         Waited::Ended(exit) => return Ok(exit),
     };
+    let granted = Moment::now();
     let ended = child::run(&hold, &plan, &mut signals).await;
+    if let Ok(Ended::Done(exit)) = ended {
+        let rest = plan.ask.at_least.saturating_sub(Moment::now().since(granted));
+        if let Some(why) = keep_for(rest, &hold, &mut signals).await {
+            // What the command did was protected.
+            output::complain(&format!("{why}; the command had ended before"));
+            return Ok(exit);
+        }
+    }
     // Whether the store hears of it does not change what the command did: its lease ends by itself.
     let released = tokio::select! {
         released = hold.release() => released,
@@ -47,5 +60,18 @@ pub(crate) async fn run(args: args::Run) -> Result<Exit, Trouble> {
             Ok(exit)
         }
         (Ended::Done(exit), Ok(())) => Ok(exit),
+    }
+}
+
+/// Stays for the rest of the time for which others are kept out. If a signal ends this process before, the lock is left
+/// behind when it is released, and its lease keeps others out. Returns the loss of the lock, if it is lost.
+async fn keep_for(rest: Duration, hold: &Hold, signals: &mut Signals) -> Option<Error> {
+    if rest.is_zero() || signals.asked_to_end().is_some() {
+        return None;
+    }
+    tokio::select! {
+        () = tokio::time::sleep(rest) => None,
+        _ = signals.end() => None,
+        why = hold.lost() => Some(why),
     }
 }

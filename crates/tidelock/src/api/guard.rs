@@ -47,6 +47,11 @@ impl Guard {
     pub(crate) fn new(held: Held) -> Self {
         Self(held)
     }
+
+    /// Keeps others out for at least this long from the grant on, even if the guard is gone earlier.
+    pub(crate) fn kept_for(self, time: Option<Duration>) -> Self {
+        Self(self.0.kept_for(time))
+    }
 }
 
 both! { impl Guard {

@@ -66,6 +66,7 @@ impl Handle {
 
     async fn acquire(&self, share: Share, patience: Patience) -> Result<Option<Guard>> {
         let request = self.options.request(self.name()?, share, self.engine.backend().abilities())?;
-        Ok(self.engine.acquire(&request, patience).await?.map(Guard::new))
+        let held = self.engine.acquire(&request, patience).await?;
+        Ok(held.map(|held| Guard::new(held).kept_for(self.options.at_least)))
     }
 }

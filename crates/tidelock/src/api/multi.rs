@@ -75,9 +75,9 @@ both! { impl Multi {
         let mut guards = Vec::with_capacity(handles.len());
         for mut handle in handles {
             handle.options.wait = until.map(|until| until.since(clock.now()));
-            guards.push(handle.lock(Share::Exclusive).await?);
+            guards.push(handle.lock(Share::Exclusive).await?.kept_for(None));
         }
-        Ok(Guards(guards))
+        Ok(self.complete(guards))
     }
 
     /// Acquires all of them if all are free; otherwise returns `None` and holds none.
@@ -116,11 +116,11 @@ both! { impl Multi {
         let mut guards = Vec::new();
         for handle in self.handles()? {
             match handle.try_lock_for(Share::Exclusive, until.since(clock.now())).await? {
-                Some(guard) => guards.push(guard),
+                Some(guard) => guards.push(guard.kept_for(None)),
                 None => return Ok(None),
             }
         }
-        Ok(Some(Guards(guards)))
+        Ok(Some(self.complete(guards)))
     }
 } }
 
@@ -158,6 +158,11 @@ impl Multi {
         W: Future<Output = Result<T, E>>,
     {
         self.lock().await?.try_run(work).await
+    }
+
+    /// All are held. Before that, an end of the call frees those that are, as if they had never been held.
+    fn complete(&self, guards: Vec<Guard>) -> Guards {
+        Guards(guards.into_iter().map(|guard| guard.kept_for(self.common.options.at_least)).collect())
     }
 
     fn handles(&self) -> Result<Vec<Handle>> {

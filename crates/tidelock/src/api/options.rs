@@ -22,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) ttl: Duration,
     pub(crate) auto_renew: bool,
     pub(crate) max_hold: Option<Duration>,
+    /// For how long others are kept out, even if the lock is released earlier.
+    pub(crate) at_least: Option<Duration>,
     pub(crate) wait: Option<Duration>,
     pub(crate) owner: Option<Owner>,
     pub(crate) label: Arc<str>,
@@ -43,6 +45,7 @@ impl Options {
             ttl: DEFAULT_TTL,
             auto_renew: true,
             max_hold: None,
+            at_least: None,
             wait: None,
             owner: None,
             label,
@@ -78,6 +81,7 @@ impl Options {
     ) -> Result<Request<'a>> {
         self.check()?;
         self.check_for(abilities)?;
+        self.check_at_least()?;
         if self.detached && self.owner.is_some() {
             return Err(Error::invalid_option(
                 "a detached lock is known by its ticket and has no owner: leave one of them out",
@@ -88,11 +92,12 @@ impl Options {
             name,
             share,
             owner: self.owner.as_ref(),
-            ttl: self.ttl,
+            // If this process dies, its lease alone keeps others out.
+            ttl: self.at_least.map_or(self.ttl, |time| time.max(self.ttl)),
             auto_renew: self.auto_renew,
             max_hold: self.max_hold,
             label: &self.label,
-            detached: self.detached,
+            detached: self.detached || self.at_least.is_some(),
             fail_fast: self.fail_fast,
             writes: self.writes && share == Share::Exclusive,
             alone: self.alone,
@@ -117,6 +122,29 @@ impl Options {
             )));
         }
         Ok(())
+    }
+
+    /// Checks what contradicts a shortest time to hold.
+    fn check_at_least(&self) -> Result<()> {
+        let Some(time) = self.at_least else { return Ok(()) };
+        let text = if time > MAX_TTL {
+            format!(
+                "hold_at_least of {time:?} is too long, at most {MAX_TTL:?} are allowed: use `once` for a job that runs once per period"
+            )
+        } else if self.owner.is_some() {
+            "a lock with an owner is free when its last guard is gone: leave out owner or hold_at_least"
+                .to_owned()
+        } else if let Some(limit) = self.max_hold.filter(|limit| *limit < time) {
+            format!("max_hold of {limit:?} is shorter than hold_at_least of {time:?}: change one of them")
+        } else if !self.auto_renew && self.ttl < time {
+            format!(
+                "without renewal the lock is lost after its ttl of {:?}, before hold_at_least of {time:?}: set a longer ttl",
+                self.ttl
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::invalid_option(text))
     }
 
     /// Checks the options against what the store can do.
@@ -189,6 +217,32 @@ macro_rules! option_methods {
         #[must_use]
         pub fn max_hold(mut self, limit: std::time::Duration) -> Self {
             self.$($reach).+.options.max_hold = Some(limit);
+            self
+        }
+
+        /// Sets the shortest time to hold the lock, counted from when it was acquired. Default: none.
+        ///
+        /// If the guard is released or dropped earlier, nobody else gets the lock before this time has passed.
+        /// Use it for short jobs that several machines start by their own clocks, so that a machine whose
+        /// clock is behind does not run the job again. If the lock is lost, others get it as usual.
+        ///
+        /// [`release`](crate::Guard::release) returns at once; the client gives the lock back when the time has
+        /// come. If the process ends before that, or the client is shut down, the lock is free when its lease
+        /// ends. The lease is at least this long, even if [`ttl`](Self::ttl) is shorter.
+        ///
+        /// ```
+        /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        /// # rt.block_on(async {
+        /// # use std::time::Duration;
+        /// let locks = tidelock::Locks::connect("memory:").await?;
+        /// let job = locks.mutex("report").hold_at_least(Duration::from_secs(30));
+        /// job.run(|_held| async {}).await?;
+        /// assert!(job.try_lock().await?.is_none());
+        /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+        /// ```
+        #[must_use]
+        pub fn hold_at_least(mut self, time: std::time::Duration) -> Self {
+            self.$($reach).+.options.at_least = Some(time).filter(|time| !time.is_zero());
             self
         }
 

@@ -1,10 +1,13 @@
-//! Holds that outlive their process: left behind, and taken up again by their ticket.
+//! Holds that outlive their guards: left behind for a time, or to be taken up again by their ticket.
 
 use std::{sync::Arc, time::Duration};
+
+use tokio::sync::oneshot;
 
 use super::{Engine, lease::State, leased::LeasedClaim, local::Phase};
 use crate::{
     backend::{Call, Claim, Leave, Left, Standing},
+    clock::Moment,
     error::{Error, LossReason, Result},
 };
 
@@ -26,6 +29,48 @@ impl Engine {
             State::Held | State::Uncertain => Ok(()),
             State::Lost(reason) => Err(self.loss_of(leased, reason)),
             State::Ended => Err(self.loss_of(leased, LossReason::Gone)),
+        }
+    }
+
+    /// Keeps a hold that was left behind until this time, and gives it back then. The answer says whether it was
+    /// still held when its guard let go.
+    ///
+    /// If the process ends before, nobody gives it back: its lease, which is as long as the time for which others are
+    /// kept out, ends then or later.
+    pub(super) fn keep_until(
+        self: &Arc<Self>,
+        leased: &LeasedClaim,
+        until: Moment,
+    ) -> oneshot::Receiver<Result<()>> {
+        let (engine, claim) = (Arc::clone(self), Arc::clone(&leased.claim));
+        let (tell, hear) = oneshot::channel();
+        self.tasks.spawn(async move {
+            // The lease of a claim that waited in line began before its grant: renewed, it covers the rest.
+            let renewed = engine.renew_left(&claim).await;
+            let is_gone = renewed.as_ref().is_err_and(Error::is_lost);
+            // Nobody listens if the guard was dropped.
+            let _ = tell.send(renewed);
+            if !is_gone {
+                let this = Arc::clone(&engine);
+                // Not among the calls under way: nobody waits for it where a program ends.
+                engine.tasks.spawn_forever(async move { this.give_back_at(&claim, until).await });
+            }
+        });
+        hear
+    }
+
+    /// A client that is shut down leaves it to its lease.
+    async fn give_back_at(&self, claim: &Claim, until: Moment) {
+        let time_has_come = async {
+            let mut alarm = self.alarm();
+            while self.clock.now() < until {
+                alarm.sleep_towards(until).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => {}
+            () = time_has_come => self.leave_until_lapsed(&claim.name, claim.id, claim.ttl).await,
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     api::ticket::Ticket,
+    clock::Moment,
     error::{Error, LossReason, Result},
     model::name::Name,
     model::token::Token,
@@ -25,7 +26,11 @@ use crate::{
 
 /// A hold, or one hand of it if several hold together. Dropping it releases it.
 #[derive(Debug)]
-pub(crate) struct Held(Holding);
+pub(crate) struct Held {
+    holding: Holding,
+    /// Until when others do not get the lock, even if it is released earlier.
+    kept: Option<Moment>,
+}
 
 /// One pair of hands on a claim.
 struct Hand {
@@ -46,35 +51,53 @@ impl Held {
     pub(super) fn new(engine: &Arc<Engine>, leased: Arc<LeasedClaim>, epoch: u64, hand_off: u32) -> Self {
         let token = engine.flaws.token(Token::new(epoch, hand_off), || engine.next_serial());
         let engine = Arc::clone(engine);
-        Self(Holding(Arc::new(Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) })))
+        let hand = Hand { engine, leased, token, grip: AtomicU8::new(HOLDING) };
+        Self { holding: Holding(Arc::new(hand)), kept: None }
+    }
+
+    /// Keeps others out for at least this long from the grant on, or from when it became known here.
+    pub(crate) fn kept_for(mut self, time: Option<Duration>) -> Self {
+        let granted = self.hand().leased.grant();
+        self.kept = time.and_then(|time| granted.map(|(_, known)| known + time));
+        self
+    }
+
+    fn hand(&self) -> &Hand {
+        &self.holding.0
+    }
+
+    /// Until when others have to be kept out, if that is not yet the past.
+    fn kept(&self) -> Option<Moment> {
+        self.kept.filter(|until| self.hand().engine.clock.now() < *until)
     }
 
     /// Forgets the hold without releasing it: another task has it.
     pub(super) fn defuse(self) {
-        self.0.0.grip.store(RELEASED, Ordering::Release);
+        self.hand().grip.store(RELEASED, Ordering::Release);
     }
 
     pub(crate) fn holding(&self) -> &Holding {
-        &self.0
+        &self.holding
     }
 
     /// Leaves the lock to the holder of its ticket.
     pub(crate) fn leave_behind(self) -> Result<Ticket> {
-        let hand = &self.0.0;
-        let Hand { engine, leased, token, .. } = &**hand;
+        let Hand { leased, token, .. } = self.hand();
         if !leased.claim.detached {
             return Err(Error::not_detached(&leased.claim.name));
         }
-        let left = engine.leave_behind(leased);
-        hand.grip.store(if left.is_ok() { RELEASED } else { LOST }, Ordering::SeqCst);
-        leased.tell();
-        left.map(|()| Ticket::new(&leased.claim, *token))
+        self.hand().leave_behind().map(|()| Ticket::new(&leased.claim, *token))
     }
 
     /// Releases it and waits until the store or the next task of this process has it.
     pub(crate) async fn release(self) -> Result<()> {
-        let hand = &self.0.0;
-        let Hand { engine, leased, .. } = &**hand;
+        let hand = self.hand();
+        let Hand { engine, leased, .. } = hand;
+        if let Some(until) = self.kept() {
+            hand.leave_behind()?;
+            let kept = engine.keep_until(leased, until);
+            return kept.await.unwrap_or_else(|_| Err(Error::runtime_ended(Some(&leased.claim.name))));
+        }
         match hand.let_go() {
             LetGo::Kept => Ok(()),
             LetGo::Lost(reason) => Err(engine.loss_of(leased, reason)),
@@ -85,12 +108,19 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let hand = &*self.0.0;
-        if hand.grip.load(Ordering::Acquire) == HOLDING && matches!(hand.let_go(), LetGo::Leave) {
-            let leaving = hand.engine.give_back_later(Arc::clone(&hand.leased), Gives::Hold);
-            if let Some(leaving) = leaving {
-                hand.engine.wait_for_release(leaving);
-            }
+        let hand = self.hand();
+        if hand.grip.load(Ordering::Acquire) != HOLDING {
+            return;
+        }
+        let leaving = if let Some(until) = self.kept() {
+            hand.leave_behind().ok().map(|()| hand.engine.keep_until(&hand.leased, until))
+        } else if matches!(hand.let_go(), LetGo::Leave) {
+            hand.engine.give_back_later(Arc::clone(&hand.leased), Gives::Hold)
+        } else {
+            None
+        };
+        if let Some(leaving) = leaving {
+            hand.engine.wait_for_release(leaving);
         }
     }
 }
@@ -103,6 +133,14 @@ impl Hand {
         self.grip.store(grip, Ordering::SeqCst);
         self.leased.tell();
         after
+    }
+
+    /// Lets go of a claim that stays in the store.
+    fn leave_behind(&self) -> Result<()> {
+        let left = self.engine.leave_behind(&self.leased);
+        self.grip.store(if left.is_ok() { RELEASED } else { LOST }, Ordering::SeqCst);
+        self.leased.tell();
+        left
     }
 
     fn is_released(&self) -> bool {

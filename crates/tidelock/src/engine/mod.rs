@@ -119,12 +119,7 @@ impl Engine {
             unused: AtomicBool::new(false),
             _stop: stop.clone().drop_guard(),
         });
-        // A store in this process needs no I/O, so its runtime may have none.
-        let alarm = match engine.backend.abilities().token {
-            TokenGrade::Process => Alarm::in_steps(&engine.clock),
-            _ => Alarm::new(&engine.clock),
-        };
-        let keeper = keeper::keep(Arc::downgrade(&engine), Arc::clone(&engine.schedule), alarm);
+        let keeper = keeper::keep(Arc::downgrade(&engine), Arc::clone(&engine.schedule), engine.alarm());
         let end = RuntimeEnd(Arc::downgrade(&engine));
         engine.tasks.spawn_forever(async move {
             let _end = end;
@@ -133,6 +128,15 @@ impl Engine {
         let listener = listen::listen(Arc::downgrade(&engine), Arc::clone(&engine.backend), stop);
         engine.tasks.spawn_forever(listener);
         engine
+    }
+
+    /// An alarm for a task of this engine.
+    fn alarm(&self) -> Alarm {
+        match self.backend.abilities().token {
+            // A store in this process needs no I/O, so its runtime may have none.
+            TokenGrade::Process => Alarm::in_steps(&self.clock),
+            _ => Alarm::new(&self.clock),
+        }
     }
 
     pub(crate) fn backend(&self) -> &Arc<dyn Backend> {

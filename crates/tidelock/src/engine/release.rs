@@ -188,7 +188,7 @@ impl Engine {
     }
 
     /// Tries until the store confirms it, or until the claim has lapsed because nobody renews it.
-    async fn leave_until_lapsed(&self, name: &Name, id: ClaimId, ttl: Duration) {
+    pub(super) async fn leave_until_lapsed(&self, name: &Name, id: ClaimId, ttl: Duration) {
         self.ask_until_lapsed(ttl, || self.backend.leave(name, id, Leave::Done)).await;
     }
 

@@ -1,10 +1,12 @@
 //! Once per period on four stores under faults: many processes start the same jobs, some runs fail, and runners are
 //! killed. Each job is done once, no two run it at the same time, and nobody runs it after it was done.
 //!
-//! `TIDELOCK_ONCE_SLOTS=200` has that many jobs, each with a slot of its own, and twenty processes.
+//! `TIDELOCK_ONCE_SLOTS=200` has so many jobs, each with a slot of its own, and twenty processes. Machines whose clocks
+//! are off run as many slots.
 
 #![allow(clippy::disallowed_methods, reason = "tests measure real time")]
 
+mod ticks;
 mod worker;
 
 use std::{
@@ -27,27 +29,37 @@ use worker::{JOBS, LABEL, LOG, URL, job};
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn main() -> ExitCode {
-    if worker::run_if_asked() {
+    if worker::run_if_asked() || ticks::run_if_asked() {
         return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
     // Each has many processes and a server.
     arguments.test_threads.get_or_insert(2);
-    let trials = STORES.map(|(store, open)| {
-        Trial::test(
-            format!("{store}::each_slot_is_done_once_though_runs_fail_and_runners_are_killed"),
-            move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-                let (server, folder) = (open(), tempfile::tempdir()?);
-                let url = server.as_ref().map_or_else(
-                    || format!("file:{}", folder.path().join("locks").display()),
-                    |server| server.url().to_owned(),
-                );
-                runtime.block_on(play(store, &url, folder.path()))
-            },
-        )
-    });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    let slots = std::env::var("TIDELOCK_ONCE_SLOTS").ok().and_then(|text| text.parse().ok());
+    let mut trials = Vec::new();
+    for (store, open) in STORES {
+        let name = format!("{store}::each_slot_is_done_once_though_runs_fail_and_runners_are_killed");
+        trials.push(Trial::test(name, move || {
+            on(open, async |url, folder| play(store, url, folder, slots).await)
+        }));
+        let name = format!("{store}::clocks_that_are_off_by_five_seconds_run_each_slot_once");
+        trials.push(Trial::test(name, move || {
+            let slots = slots.map_or(5, |slots| slots as u64);
+            on(open, async |url, folder| ticks::play(store, url, folder, slots).await)
+        }));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Does something with a store and a folder.
+fn on(open: Open, work: impl AsyncFnOnce(&str, &Path) -> Result<(), Failed>) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (server, folder) = (open(), tempfile::tempdir()?);
+    let url = server.as_ref().map_or_else(
+        || format!("file:{}", folder.path().join("locks").display()),
+        |server| server.url().to_owned(),
+    );
+    runtime.block_on(work(&url, folder.path()))
 }
 
 type Open = fn() -> Option<Server>;
@@ -59,8 +71,7 @@ const STORES: [(&str, Open); 4] = [
     ("etcd", || Some(Etcd::new().start().expect("a server"))),
 ];
 
-async fn play(store: &str, url: &str, folder: &Path) -> Result<(), Failed> {
-    let slots = std::env::var("TIDELOCK_ONCE_SLOTS").ok().and_then(|text| text.parse().ok());
+async fn play(store: &str, url: &str, folder: &Path, slots: Option<usize>) -> Result<(), Failed> {
     let (jobs, runners) = slots.map_or((24, 6), |slots| (slots, 20));
     let locks = Locks::connect_within(url, PATIENCE).await?;
     let mut cast = Cast { url: url.to_owned(), folder: folder.to_owned(), jobs, running: Vec::new() };

@@ -139,7 +139,9 @@ impl Once {
 
     /// Lets the clock of this machine be off by so many seconds.
     #[cfg(feature = "testing")]
-    pub(crate) fn skewed(mut self, seconds: i64) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn skewed(mut self, seconds: i64) -> Self {
         self.skew = seconds;
         self
     }

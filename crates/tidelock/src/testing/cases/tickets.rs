@@ -15,6 +15,8 @@ super::cases! { "tickets":
     lock_that_was_not_asked_for_so_cannot_be_left,
     detached_lock_is_given_back_when_its_guard_is_dropped,
     detached_waiter_that_goes_leaves_nothing,
+    lock_with_a_shortest_time_is_kept_after_its_release_and_free_then,
+    lock_with_a_shortest_time_is_kept_when_its_client_is_gone,
 }
 
 /// Takes a lock with a client of its own and leaves it behind when that is gone.
@@ -152,4 +154,30 @@ async fn detached_waiter_that_goes_leaves_nothing(world: World) {
     world.until_waiting(&name, 0).await;
     held.release().await.unwrap();
     assert_eq!(world.seen(&name).await, None);
+}
+
+async fn lock_with_a_shortest_time_is_kept_after_its_release_and_free_then(world: World) {
+    let [one, other] = world.clients().await;
+    let (name, time) = (world.name("lock"), 2 * world.short_ttl());
+    let began = world.clock().now();
+    let guard = one.mutex(&name).hold_at_least(time).lock().await.unwrap();
+    let token = guard.token();
+    guard.release().await.unwrap();
+    // Long before its lease ends.
+    let next = other.mutex(&name).lock().await.unwrap();
+    let kept = world.clock().now().since(began);
+    assert!(kept >= time && next.token() > token, "kept for {kept:?} of {time:?}");
+}
+
+async fn lock_with_a_shortest_time_is_kept_when_its_client_is_gone(world: World) {
+    let [client, other] = world.clients().await;
+    let name = world.name("lock");
+    let job = client.mutex(&name).ttl(world.short_ttl()).hold_at_least(crate::DEFAULT_TTL);
+    job.lock().await.unwrap().release().await.unwrap();
+    drop(job);
+    client.shutdown(Duration::from_secs(1)).await;
+    drop(client);
+    world.settle().await;
+    assert!(other.mutex(&name).try_lock().await.unwrap().is_none());
+    assert_eq!(world.holding(&name).await, 1);
 }

@@ -1,5 +1,6 @@
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -7,7 +8,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 
 import java.util.concurrent.TimeUnit;
 
-/** Curator: InterProcessMutex and InterProcessReadWriteLock. */
+/** Curator: InterProcessMutex, InterProcessReadWriteLock and LeaderLatch. */
 public class Bench {
     public static void main(String[] args) throws Exception {
         int session = (int) Driver.leaseMillis();
@@ -19,6 +20,25 @@ public class Bench {
             @Override
             public Driver.Lock lock(String name) {
                 return of(new InterProcessMutex(client, "/" + name));
+            }
+
+            @Override
+            public Driver.Lock lead(String name) {
+                return new Driver.Lock() {
+                    private LeaderLatch latch;
+
+                    @Override
+                    public void lock() throws Exception {
+                        latch = new LeaderLatch(client, "/" + name);
+                        latch.start();
+                        latch.await();
+                    }
+
+                    @Override
+                    public void unlock() throws Exception {
+                        latch.close();
+                    }
+                };
             }
 
             @Override
