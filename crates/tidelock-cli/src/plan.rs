@@ -36,6 +36,8 @@ pub(crate) struct Ask {
     pub(crate) ttl: Duration,
     pub(crate) label: String,
     pub(crate) owner: Option<String>,
+    /// After how long it is lost, whatever its holder does.
+    pub(crate) max_hold: Option<Duration>,
     /// Whether the hold may outlive this process.
     pub(crate) detached: bool,
     pub(crate) quiet: bool,
@@ -59,6 +61,7 @@ impl Ask {
             ttl,
             label,
             owner: None,
+            max_hold: None,
             detached: false,
             quiet: args.quiet,
             busy_code: args.busy_code.unwrap_or(NOT_ACQUIRED),
@@ -147,6 +150,7 @@ impl Elect {
             ttl: args.ttl,
             label: args.label.unwrap_or_else(|| label(Path::new(program))),
             owner: None,
+            max_hold: None,
             detached: false,
             quiet: args.quiet,
             busy_code: 0,

@@ -1,0 +1,151 @@
+//! Which call is which function.
+
+use std::sync::Arc;
+
+use hyper::{Method, StatusCode};
+use serde_json::json;
+
+use super::{
+    Server,
+    answer::{self, Answer},
+    asked::{Asked, decode},
+    hold, holds, look,
+    problem::Problem,
+    wanted::Body,
+};
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Lock,
+    LockAll,
+    LookAll,
+    Look,
+    Evict,
+    Confirm,
+    Release,
+    Done,
+    Failed,
+    Health,
+}
+
+/// A method and a pattern of paths. In a pattern, `{name}` and `{item}` stand for one or more segments, other names in
+/// braces for one.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) call: Call,
+}
+
+/// All calls; of two that fit, the first is meant.
+pub(super) static ROUTES: [Route; 10] = [
+    Route { method: Method::POST, path: "/v1/locks", call: Call::LockAll },
+    Route { method: Method::GET, path: "/v1/locks", call: Call::LookAll },
+    Route { method: Method::DELETE, path: "/v1/locks/{name}/claims/{id}", call: Call::Evict },
+    Route { method: Method::POST, path: "/v1/locks/{name}", call: Call::Lock },
+    Route { method: Method::GET, path: "/v1/locks/{name}", call: Call::Look },
+    Route { method: Method::POST, path: "/v1/holds/{hold}/done", call: Call::Done },
+    Route { method: Method::POST, path: "/v1/holds/{hold}/failed", call: Call::Failed },
+    Route { method: Method::POST, path: "/v1/holds/{hold}", call: Call::Confirm },
+    Route { method: Method::DELETE, path: "/v1/holds/{hold}", call: Call::Release },
+    Route { method: Method::GET, path: "/healthz", call: Call::Health },
+];
+
+/// The call that a request makes, and what stands in its path for the names of the pattern.
+pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), Problem> {
+    let mut allowed = Vec::new();
+    for route in &ROUTES {
+        if let Some(parts) = parts(route.path, path) {
+            if route.method == *method {
+                let parts = parts.iter().map(|part| decode(part)).collect::<Result<_, _>>()?;
+                return Ok((route.call, parts));
+            }
+            allowed.push(route.method.as_str());
+        }
+    }
+    if allowed.is_empty() {
+        return Err(Problem::not_found(format!("there is no {path}: GET /v1/openapi.json lists all calls")));
+    }
+    let allowed = allowed.join(", ");
+    let text = format!("{path} is not for {method}, but for {allowed}");
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "bad_request", text).with("allow", allowed))
+}
+
+/// What stands in a path for the names of a pattern, if it fits.
+fn parts(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+    // How many segments a lock's name has, slashes and all.
+    let long = (path.len() + 1).checked_sub(pattern.len()).filter(|long| *long > 0)?;
+    let mut rest = &path[..];
+    let mut parts = Vec::new();
+    for segment in pattern {
+        let many = if matches!(segment, "{name}" | "{item}") { long } else { 1 };
+        let (here, after) = rest.split_at_checked(many)?;
+        rest = after;
+        if segment.starts_with('{') {
+            parts.push(here.join("/"));
+        } else if here != [segment] {
+            return None;
+        }
+    }
+    rest.is_empty().then_some(parts)
+}
+
+/// Answers a call.
+pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -> Result<Answer, Problem> {
+    match call {
+        Call::Lock => {
+            let body: Body = asked.json()?;
+            if body.names.is_some() {
+                return Err(Problem::bad_request("the name is in the path: post names to /v1/locks"));
+            }
+            let names = std::mem::take(&mut asked.parts);
+            let (wanted, terms) = body.want(names, &asked, server)?;
+            hold::open(asked, wanted, terms, server).await
+        }
+        Call::LockAll => {
+            let mut body: Body = asked.json()?;
+            let names = body.names.take().unwrap_or_default();
+            let (wanted, terms) = body.want(names, &asked, server)?;
+            hold::open(asked, wanted, terms, server).await
+        }
+        Call::LookAll => look::all(&asked, server).await,
+        Call::Look => look::one(&asked, server).await,
+        Call::Evict => look::evict(&asked, server).await,
+        Call::Confirm => holds::confirm(&asked, server),
+        Call::Release => holds::release(&asked, server).await,
+        Call::Done => holds::done(&asked, server).await,
+        Call::Failed => holds::failed(&asked, server).await,
+        Call::Health => {
+            let status = if server.closing.borrow().is_ending() { "closing" } else { "serving" };
+            let store = server.locks.abilities().store;
+            Ok(answer::ok(&json!({"status": status, "store": store, "version": env!("CARGO_PKG_VERSION")})))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_have_slashes_and_any_other_byte() {
+        let call = |method, path| find(&method, path).unwrap();
+        assert_eq!(call(Method::POST, "/v1/locks/a"), (Call::Lock, vec!["a".to_owned()]));
+        assert_eq!(call(Method::POST, "/v1/locks/a/b%2Fc%20"), (Call::Lock, vec!["a/b/c ".to_owned()]));
+        assert_eq!(call(Method::POST, "/v1/locks"), (Call::LockAll, vec![]));
+        let evicted = call(Method::DELETE, "/v1/locks/a/claims/b/claims/7");
+        assert_eq!(evicted, (Call::Evict, vec!["a/claims/b".to_owned(), "7".to_owned()]));
+        assert_eq!(call(Method::POST, "/v1/locks/a/claims/7").0, Call::Lock);
+    }
+
+    #[test]
+    fn what_is_no_call_says_what_is() {
+        for path in ["/", "", "/v1", "/v1/lock/a", "/v1/holds/a/b", "/healthz/x", "//v1/locks"] {
+            assert_eq!(find(&Method::GET, path).unwrap_err().status(), StatusCode::NOT_FOUND, "{path}");
+        }
+        let wrong = find(&Method::PUT, "/v1/locks/a").unwrap_err();
+        assert_eq!(wrong.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+}
