@@ -198,6 +198,7 @@ impl Life {
         let mut lost = std::pin::pin!(hold.lost());
         // Since when the client does not read.
         let mut unread_since: Option<Moment> = None;
+        let granted = Moment::now();
         loop {
             tokio::select! {
                 biased;
@@ -217,6 +218,13 @@ impl Life {
                 until = later;
                 let line = json!({"event": "renewed", "until_us": micros(until.since(self.received))});
                 let _ = self.lines.try_send(answer::line(&line));
+            }
+            // The library knows the limit of a lock, and ends the lease in time. It knows none for a lead.
+            if let Some(limit) = self.terms.max_hold.filter(|limit| now.since(granted) > *limit) {
+                return End::Abandoned(
+                    "max_hold",
+                    format!("it was held for {}, the longest allowed", Span(limit)),
+                );
             }
             if self.terms.confirm {
                 if now.since(confirmed) > ttl {
@@ -283,7 +291,7 @@ fn lost_line(problem: &Problem) -> Value {
 }
 
 /// A line that says what went wrong after the stream began.
-fn error_line(problem: &Problem) -> Value {
+pub(super) fn error_line(problem: &Problem) -> Value {
     let mut line = json!(problem);
     line["event"] = "error".into();
     line["status"] = problem.status().as_u16().into();

@@ -20,22 +20,32 @@
 //! | [`holds`] | all holds by their ids: confirm, release |
 //! | [`queue`] | who waits before whom, for the lines that say so |
 //! | [`look`] | who holds what, and taking it away |
+//! | [`tickets`] | locks without a stream |
+//! | [`elections`] | candidates, leaders, observers |
+//! | [`once`] | slots of a period |
+//! | [`stock`] | limited stock |
+//! | [`openapi`] | the description of all calls, for programs |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
 mod access;
 mod answer;
 mod asked;
 mod connection;
+mod elections;
 mod hold;
 mod holds;
 mod limits;
 mod listen;
 mod look;
+mod once;
+mod openapi;
 mod peer;
 mod problem;
 mod queue;
 mod route;
 mod shutdown;
+mod stock;
+mod tickets;
 mod wanted;
 
 use std::{sync::Arc, time::Duration};
@@ -46,6 +56,7 @@ use tokio::sync::watch;
 pub(crate) use self::listen::Address;
 use self::{
     access::Access, holds::Holds, limits::Limits, listen::Listener, queue::Queues, shutdown::Running,
+    stock::Items,
 };
 use crate::{
     args::Serve,
@@ -60,8 +71,11 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What all connections share.
 struct Server {
     locks: Locks,
+    /// The store's URL, without what may be secret.
+    place: String,
     holds: Holds,
     queues: Arc<Queues>,
+    items: Items,
     limits: Limits,
     access: Access,
     max_hold: Option<Duration>,
@@ -109,7 +123,9 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
+        place: store.to_string(),
         holds: Holds::default(),
+        items: Items::new(store.url()),
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
         max_hold: args.max_hold,

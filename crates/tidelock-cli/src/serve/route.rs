@@ -9,10 +9,12 @@ use super::{
     Server,
     answer::{self, Answer},
     asked::{Asked, decode},
-    hold, holds, look,
+    elections, hold, holds, look, once, openapi,
     problem::Problem,
+    stock, tickets,
     wanted::Body,
 };
+use crate::commands::stores::Row;
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,21 @@ pub(super) enum Call {
     Release,
     Done,
     Failed,
+    Ticket,
+    RenewTicket,
+    ReleaseTicket,
+    Campaign,
+    Leader,
+    WatchLeader,
+    Once,
+    OpenStock,
+    Take,
+    Reserve,
+    ConfirmOrder,
+    GiveBack,
+    Tally,
+    Abilities,
+    OpenApi,
     Health,
 }
 
@@ -39,16 +56,31 @@ pub(super) struct Route {
 }
 
 /// All calls; of two that fit, the first is meant.
-pub(super) static ROUTES: [Route; 10] = [
+pub(super) static ROUTES: [Route; 25] = [
     Route { method: Method::POST, path: "/v1/locks", call: Call::LockAll },
     Route { method: Method::GET, path: "/v1/locks", call: Call::LookAll },
-    Route { method: Method::DELETE, path: "/v1/locks/{name}/claims/{id}", call: Call::Evict },
+    Route { method: Method::DELETE, path: "/v1/locks/{name}/claims/{claim}", call: Call::Evict },
     Route { method: Method::POST, path: "/v1/locks/{name}", call: Call::Lock },
     Route { method: Method::GET, path: "/v1/locks/{name}", call: Call::Look },
     Route { method: Method::POST, path: "/v1/holds/{hold}/done", call: Call::Done },
     Route { method: Method::POST, path: "/v1/holds/{hold}/failed", call: Call::Failed },
     Route { method: Method::POST, path: "/v1/holds/{hold}", call: Call::Confirm },
     Route { method: Method::DELETE, path: "/v1/holds/{hold}", call: Call::Release },
+    Route { method: Method::POST, path: "/v1/tickets/renew", call: Call::RenewTicket },
+    Route { method: Method::POST, path: "/v1/tickets/release", call: Call::ReleaseTicket },
+    Route { method: Method::POST, path: "/v1/tickets/{name}", call: Call::Ticket },
+    Route { method: Method::GET, path: "/v1/elections/{name}/watch", call: Call::WatchLeader },
+    Route { method: Method::POST, path: "/v1/elections/{name}", call: Call::Campaign },
+    Route { method: Method::GET, path: "/v1/elections/{name}", call: Call::Leader },
+    Route { method: Method::POST, path: "/v1/once/{name}", call: Call::Once },
+    Route { method: Method::POST, path: "/v1/stock/{item}/open", call: Call::OpenStock },
+    Route { method: Method::POST, path: "/v1/stock/{item}/take", call: Call::Take },
+    Route { method: Method::POST, path: "/v1/stock/{item}/reserve", call: Call::Reserve },
+    Route { method: Method::POST, path: "/v1/stock/{item}/confirm", call: Call::ConfirmOrder },
+    Route { method: Method::POST, path: "/v1/stock/{item}/give_back", call: Call::GiveBack },
+    Route { method: Method::GET, path: "/v1/stock/{item}", call: Call::Tally },
+    Route { method: Method::GET, path: "/v1/abilities", call: Call::Abilities },
+    Route { method: Method::GET, path: "/v1/openapi.json", call: Call::OpenApi },
     Route { method: Method::GET, path: "/healthz", call: Call::Health },
 ];
 
@@ -117,6 +149,21 @@ pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -
         Call::Release => holds::release(&asked, server).await,
         Call::Done => holds::done(&asked, server).await,
         Call::Failed => holds::failed(&asked, server).await,
+        Call::Ticket => tickets::acquire(asked, server).await,
+        Call::RenewTicket => tickets::renew(&asked, server).await,
+        Call::ReleaseTicket => tickets::release(&asked, server).await,
+        Call::Campaign => elections::campaign(asked, server).await,
+        Call::Leader => elections::leader(&asked, server).await,
+        Call::WatchLeader => elections::watch(asked, server).await,
+        Call::Once => once::start(asked, server).await,
+        Call::OpenStock => stock::open(&asked, server).await,
+        Call::Take => stock::take(&asked, server).await,
+        Call::Reserve => stock::reserve(&asked, server).await,
+        Call::ConfirmOrder => stock::confirm(&asked, server).await,
+        Call::GiveBack => stock::give_back(&asked, server).await,
+        Call::Tally => stock::tally(&asked, server).await,
+        Call::Abilities => Ok(answer::ok(&Row::new(&server.place, server.locks.abilities()))),
+        Call::OpenApi => Ok(answer::ok(&openapi::describe())),
         Call::Health => {
             let status = if server.closing.borrow().is_ending() { "closing" } else { "serving" };
             let store = server.locks.abilities().store;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
-use tidelock::{DEFAULT_TTL, Election, Name};
+use tidelock::{DEFAULT_TTL, Election, Name, Once};
 
 use super::{
     Server,
     asked::{Asked, time},
+    once,
     problem::Problem,
 };
 use crate::{
@@ -48,12 +49,15 @@ pub(super) struct Terms {
     pub(super) progress: bool,
     /// Whether the client has to confirm that it lives.
     pub(super) confirm: bool,
+    /// After how long the server takes it away.
+    pub(super) max_hold: Option<Duration>,
 }
 
 /// What is to be held.
 pub(super) enum Wanted {
     Locks(Ask),
     Lead(Election),
+    Slot(Once),
 }
 
 impl Body {
@@ -72,6 +76,7 @@ impl Body {
             // A try says at once what came of it.
             progress: self.progress.unwrap_or(true) && ask.wait != Some(Duration::ZERO),
             confirm: self.confirm.unwrap_or(false),
+            max_hold: ask.max_hold,
         };
         Ok((Wanted::Locks(ask), terms))
     }
@@ -117,6 +122,7 @@ impl Wanted {
                 None => Err(server.queues.busy(&ask.names).await),
             },
             Self::Lead(election) => Ok(Hold::One(election.campaign().await?)),
+            Self::Slot(job) => once::turn(job.start().await?).map(|turn| Hold::Turn(Box::new(turn))),
         }
     }
 }
