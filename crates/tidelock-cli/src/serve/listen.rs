@@ -78,6 +78,9 @@ enum Socket {
 impl Listener {
     /// Listens at an address, or at the default one.
     pub(super) fn bind(address: Option<Address>, access: &Access) -> Result<Self, Trouble> {
+        if let Some(listener) = passed(access)? {
+            return Ok(listener);
+        }
         let address = match address {
             Some(address) => address,
             None => Address::Unix(default_path()?),
@@ -152,6 +155,51 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
     linked?;
     listener.set_nonblocking(true)?;
     Ok(Socket::Unix(UnixListener::from_std(listener)?))
+}
+
+/// The socket that systemd passed, if it did: file 3, for the process `LISTEN_PID`.
+#[cfg(target_os = "linux")]
+fn passed(access: &Access) -> Result<Option<Listener>, Trouble> {
+    use std::os::{fd::OwnedFd, unix::net::UnixListener as Unix};
+
+    use rustix::{
+        net::{AddressFamily, getsockname},
+        process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open},
+    };
+
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return Ok(None);
+    }
+    let wrong = |what: &str| Trouble::Usage(format!("the socket that systemd passed {what}"));
+    if number("LISTEN_FDS") != Some(1) {
+        return Err(wrong("is not one: write one ListenStream= into its unit"));
+    }
+    let copy = || -> io::Result<OwnedFd> {
+        // Taking over the number itself would need unsafe code.
+        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+        Ok(pidfd_getfd(own, 3, PidfdGetfdFlags::empty())?)
+    };
+    let socket = copy().map_err(|error| wrong(&format!("cannot be used: {error}")))?;
+    let family = getsockname(&socket).map_err(|error| wrong(&format!("is none: {error}")))?.address_family();
+    let (socket, address) = if family == AddressFamily::UNIX {
+        let listener = Unix::from(socket);
+        listener.set_nonblocking(true)?;
+        let path = listener.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_owned();
+        (Socket::Unix(UnixListener::from_std(listener)?), Address::Unix(path))
+    } else {
+        let listener = StdTcpListener::from(socket);
+        let at = listener.local_addr()?;
+        access.check_tcp(&at)?;
+        listener.set_nonblocking(true)?;
+        (Socket::Tcp(TcpListener::from_std(listener)?), Address::Tcp(at))
+    };
+    Ok(Some(Listener { socket, address, is_ours: false }))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn passed(_: &Access) -> Result<Option<Listener>, Trouble> {
+    Ok(None)
 }
 
 /// The socket of this user, in a directory that others cannot enter.

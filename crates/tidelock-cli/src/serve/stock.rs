@@ -46,11 +46,15 @@ impl Items {
     }
 
     /// The stock of an item that was opened, here or by another program.
-    async fn find(&self, item: &Name) -> Result<Stock> {
+    async fn find(&self, item: &Name) -> Result<Stock, Problem> {
         if let Some(stock) = self.open().get(item) {
             return Ok(stock.clone());
         }
-        let stock = self.stocks().await?.find(item.as_str()).await?;
+        let stock = self.stocks().await?.find(item.as_str()).await.map_err(|error| {
+            // The library has no kind of its own for it.
+            let is_missing = error.is_denied() && error.to_string().contains("there is no such stock");
+            if is_missing { Problem::not_found(error.to_string()) } else { error.into() }
+        })?;
         self.keep(&stock);
         Ok(stock)
     }

@@ -39,6 +39,7 @@ impl FileBackend {
         let abilities = Abilities::new("file")
             .token(TokenGrade::TimeAssisted)
             .min_ttl(Duration::from_millis(50))
+            .ends_with_process(true)
             // Each is a change of its own; together they take less than a millisecond.
             .renew_batch(64);
         Ok(Self { store, client, wake: Arc::new(Mutex::new(wake)), abilities })
