@@ -266,7 +266,7 @@ impl Life {
         let text = format!("lost lock {}: {why}; stop work that needs it", names.join(", "));
         let problem = Problem::lost(text).with("reason", reason);
         let told = self.server.holds.end(id, Outcome::Lost(problem.clone())).unwrap_or_default();
-        let Self { lines, peer, .. } = self;
+        let Self { server, lines, peer, .. } = self;
         let hold = ManuallyDrop::new(hold);
         let left = || told.since(Moment::now());
         // The stream ends behind this line. A client that does not read gets neither.
@@ -274,6 +274,10 @@ impl Life {
         drop(lines);
         while !left().is_zero() && peer.is_open() {
             sleep(left().min(LOOK)).await;
+        }
+        // When the server ends, it is the server that closes connections.
+        if !left().is_zero() && *server.closing.borrow() == Stage::Closing {
+            return;
         }
         let _ = ManuallyDrop::into_inner(hold).release().await;
     }

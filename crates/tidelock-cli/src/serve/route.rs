@@ -1,6 +1,6 @@
 //! Which call is which function.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hyper::{Method, StatusCode};
 use serde_json::json;
@@ -124,6 +124,17 @@ fn parts(pattern: &str, path: &str) -> Option<Vec<String>> {
     rest.is_empty().then_some(parts)
 }
 
+/// How long a store has for a call that does not wait for a lock.
+const STORE_TIME: Duration = Duration::from_secs(10);
+
+/// The answer to a call of the store, or that there was none.
+async fn bounded(call: impl Future<Output = Result<Answer, Problem>>) -> Result<Answer, Problem> {
+    tokio::time::timeout(STORE_TIME, call).await.unwrap_or_else(|_| {
+        let text = "the store did not answer in time: what was asked may have been done, or may be done yet";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text).retryable())
+    })
+}
+
 /// Answers a call.
 pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -> Result<Answer, Problem> {
     match call {
@@ -142,26 +153,26 @@ pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -
             let (wanted, terms) = body.want(names, &asked, server)?;
             hold::open(asked, wanted, terms, server).await
         }
-        Call::LookAll => look::all(&asked, server).await,
-        Call::Look => look::one(&asked, server).await,
-        Call::Evict => look::evict(&asked, server).await,
+        Call::LookAll => bounded(look::all(&asked, server)).await,
+        Call::Look => bounded(look::one(&asked, server)).await,
+        Call::Evict => bounded(look::evict(&asked, server)).await,
         Call::Confirm => holds::confirm(&asked, server),
         Call::Release => holds::release(&asked, server).await,
         Call::Done => holds::done(&asked, server).await,
         Call::Failed => holds::failed(&asked, server).await,
         Call::Ticket => tickets::acquire(asked, server).await,
-        Call::RenewTicket => tickets::renew(&asked, server).await,
-        Call::ReleaseTicket => tickets::release(&asked, server).await,
+        Call::RenewTicket => bounded(tickets::renew(&asked, server)).await,
+        Call::ReleaseTicket => bounded(tickets::release(&asked, server)).await,
         Call::Campaign => elections::campaign(asked, server).await,
-        Call::Leader => elections::leader(&asked, server).await,
+        Call::Leader => bounded(elections::leader(&asked, server)).await,
         Call::WatchLeader => elections::watch(asked, server).await,
         Call::Once => once::start(asked, server).await,
-        Call::OpenStock => stock::open(&asked, server).await,
-        Call::Take => stock::take(&asked, server).await,
-        Call::Reserve => stock::reserve(&asked, server).await,
-        Call::ConfirmOrder => stock::confirm(&asked, server).await,
-        Call::GiveBack => stock::give_back(&asked, server).await,
-        Call::Tally => stock::tally(&asked, server).await,
+        Call::OpenStock => bounded(stock::open(&asked, server)).await,
+        Call::Take => bounded(stock::take(&asked, server)).await,
+        Call::Reserve => bounded(stock::reserve(&asked, server)).await,
+        Call::ConfirmOrder => bounded(stock::confirm(&asked, server)).await,
+        Call::GiveBack => bounded(stock::give_back(&asked, server)).await,
+        Call::Tally => bounded(stock::tally(&asked, server)).await,
         Call::Abilities => Ok(answer::ok(&Row::new(&server.place, server.locks.abilities()))),
         Call::OpenApi => Ok(answer::ok(&openapi::describe())),
         Call::Health => {

@@ -1,8 +1,8 @@
 //! The end: signals, standard input, and tasks that have to end before.
 
-use std::{io, os::unix::net::UnixDatagram, time::Duration};
+use std::{io, os::unix::net::UnixDatagram, sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 use crate::{exit::Exit, signals::Signals};
 
@@ -49,33 +49,44 @@ fn watch_input() -> tokio::sync::oneshot::Receiver<()> {
 
 /// Tasks that can be waited for.
 #[derive(Clone, Debug)]
-pub(super) struct Running(mpsc::Sender<()>);
+pub(super) struct Running(Arc<watch::Sender<usize>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Task(Running);
 
 /// Resolves when the last task has ended.
 #[derive(Debug)]
-pub(super) struct Ended(mpsc::Receiver<()>);
+pub(super) struct Ended(watch::Receiver<usize>);
 
 impl Running {
     pub(super) fn new() -> (Self, Ended) {
-        let (running, ended) = mpsc::channel(1);
-        (Self(running), Ended(ended))
+        let (running, ended) = watch::channel(0);
+        (Self(Arc::new(running)), Ended(ended))
     }
 
     /// Starts a task.
     #[allow(clippy::disallowed_methods, reason = "the tasks of the server are started here, and waited for")]
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let running = self.0.clone();
+        self.0.send_modify(|count| *count += 1);
+        let counted = Task(self.clone());
         drop(tokio::spawn(async move {
             task.await;
-            drop(running);
+            drop(counted);
         }));
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
     }
 }
 
 impl Ended {
     /// Waits for the tasks, but not for longer than this.
     pub(super) async fn within(mut self, limit: Duration) {
-        let _ = tokio::time::timeout(limit, self.0.recv()).await;
+        let _ = tokio::time::timeout(limit, self.0.wait_for(|count| *count == 0)).await;
     }
 }
 
