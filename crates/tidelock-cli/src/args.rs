@@ -3,6 +3,7 @@
 mod demo;
 mod elect;
 mod once;
+mod serve;
 mod shared;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -14,6 +15,7 @@ pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
     elect::{Elect, Field, Leader, Restart},
     once::OncePer,
+    serve::Serve,
     shared::{Line, Store, Ticket, Which},
 };
 use crate::{exit, output::Trouble, values};
@@ -43,6 +45,7 @@ impl Args {
             Verb::Release(Release { ticket }) => ("release", Some(&mut ticket.store), Some(&mut ticket.json)),
             Verb::Elect(args) => ("elect", Some(&mut args.store), None),
             Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
+            Verb::Serve(args) => ("serve", Some(&mut args.store), None),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -82,6 +85,7 @@ pub(crate) enum Verb {
     Release(Release),
     Elect(Elect),
     Leader(Leader),
+    Serve(Serve),
     Ls(Ls),
     Show(Show),
     Break(Break),

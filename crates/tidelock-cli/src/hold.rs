@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidelock::{Error, Guard, Guards, Locks, Name, Result, Slot, Ticket, Token, Turn};
+use tidelock::{Error, Guard, Guards, Holding, Locks, Name, Result, Slot, Ticket, Token, Turn};
 
 use crate::{
     output::Trouble,
@@ -25,6 +25,9 @@ macro_rules! ask {
         lock = lock.hold_at_least($ask.at_least);
         if let Some(owner) = &$ask.owner {
             lock = lock.owner(owner);
+        }
+        if let Some(limit) = $ask.max_hold {
+            lock = lock.max_hold(limit);
         }
         match $limit {
             None => Some(lock.$wait($($n)?).await?),
@@ -97,6 +100,31 @@ impl Hold {
             Self::One(guard) => guard.release().await,
             Self::Several(guards) => guards.release().await,
             Self::Turn(turn) => turn.give_back().await,
+        }
+    }
+
+    /// Releases it; of a slot, says that it was run.
+    pub(crate) async fn done(self) -> Result<()> {
+        match self {
+            Self::Turn(turn) => turn.done().await,
+            hold => hold.release().await,
+        }
+    }
+
+    /// Releases it; of a slot, says that it was not run to its end.
+    pub(crate) async fn failed(self) -> Result<()> {
+        match self {
+            Self::Turn(turn) => turn.failed().await,
+            hold => hold.release().await,
+        }
+    }
+
+    /// Views of all that is held.
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        match self {
+            Self::One(guard) => vec![guard.holding()],
+            Self::Several(guards) => guards.iter().map(|guard| guard.holding()).collect(),
+            Self::Turn(turn) => vec![turn.holding()],
         }
     }
 

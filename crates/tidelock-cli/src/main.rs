@@ -14,6 +14,7 @@ mod once;
 mod output;
 mod plan;
 mod program;
+mod serve;
 mod shim;
 mod signals;
 mod store;
@@ -56,6 +57,7 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Release(args) => commands::release::run(&args.ticket).await,
             Verb::Elect(args) => commands::elect::run(args).await,
             Verb::Leader(args) => commands::leader::run(&args).await,
+            Verb::Serve(args) => serve::run(args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,

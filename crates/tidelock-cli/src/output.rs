@@ -96,6 +96,11 @@ pub(crate) fn text(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())
 }
 
+/// Prints a value in one line of JSON, for a program that reads line by line.
+pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
+    text(&(serde_json::to_string(value)? + "\n"))
+}
+
 /// Prints text that others made.
 pub(crate) fn bytes(text: &[u8]) -> io::Result<()> {
     // Not through the buffer of the standard library, which would be written at the end of the program

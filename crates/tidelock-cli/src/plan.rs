@@ -38,6 +38,8 @@ pub(crate) struct Ask {
     pub(crate) at_least: Duration,
     pub(crate) label: String,
     pub(crate) owner: Option<String>,
+    /// After how long it is lost, whatever its holder does.
+    pub(crate) max_hold: Option<Duration>,
     /// Whether the hold may outlive this process.
     pub(crate) detached: bool,
     pub(crate) quiet: bool,
@@ -62,6 +64,7 @@ impl Ask {
             at_least: Duration::ZERO,
             label,
             owner: None,
+            max_hold: None,
             detached: false,
             quiet: args.quiet,
             busy_code: args.busy_code.unwrap_or(NOT_ACQUIRED),
@@ -152,6 +155,7 @@ impl Elect {
             at_least: Duration::ZERO,
             label: args.label.unwrap_or_else(|| label(Path::new(program))),
             owner: None,
+            max_hold: None,
             detached: false,
             quiet: args.quiet,
             busy_code: 0,

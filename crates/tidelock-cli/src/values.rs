@@ -20,9 +20,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         return Err("a time is not negative: write one such as 250ms, 5s, 1m30s or 1h".to_owned());
     }
     let seconds = seconds(text).ok_or("write numbers and units, such as 250ms, 5s, 1m30s or 1h")?;
-    let time = Duration::try_from_secs_f64(seconds).ok();
-    // Past a century the arithmetic of deadlines ends before the wait does.
-    time.filter(|time| time.as_secs() <= 100 * 366 * 86_400).ok_or_else(|| "that is too long".to_owned())
+    checked(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// Past a century the arithmetic of deadlines ends before the wait does.
+pub(crate) fn checked(time: Duration) -> Result<Duration, String> {
+    Some(time)
+        .filter(|time| time.as_secs() <= 100 * 366 * 86_400)
+        .ok_or_else(|| "that is too long".to_owned())
 }
 
 /// Reads a time to wait.

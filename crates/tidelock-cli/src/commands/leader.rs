@@ -84,7 +84,7 @@ struct Seen {
 
 /// A leader, as programs read it.
 #[derive(Serialize)]
-struct Shown {
+pub(crate) struct Shown {
     label: String,
     advertised: Option<String>,
     token: Token,
@@ -92,7 +92,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(leader: &Leader) -> Self {
+    pub(crate) fn new(leader: &Leader) -> Self {
         let since = leader.since.elapsed().unwrap_or_default();
         Self {
             label: leader.label.to_string(),

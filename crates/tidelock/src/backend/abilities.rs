@@ -36,6 +36,8 @@ pub struct Abilities {
     pub max_name: usize,
     /// The largest number of claims in one renewal.
     pub renew_batch: usize,
+    /// Whether it frees a lock at once when the process that holds it dies, unless the lock is `detached`.
+    pub ends_with_process: bool,
 }
 
 impl Abilities {
@@ -55,6 +57,7 @@ impl Abilities {
             min_ttl: Duration::from_millis(50),
             max_name: MAX_NAME_BYTES,
             renew_batch: 128,
+            ends_with_process: false,
         }
     }
 
@@ -62,6 +65,13 @@ impl Abilities {
     #[must_use]
     pub fn token(mut self, token: TokenGrade) -> Self {
         self.token = token;
+        self
+    }
+
+    /// Sets whether it frees a lock at once when the process that holds it dies. Default: no, after the ttl.
+    #[must_use]
+    pub fn ends_with_process(mut self, ends: bool) -> Self {
+        self.ends_with_process = ends;
         self
     }
 

@@ -40,6 +40,7 @@ impl FileBackend {
             .token(TokenGrade::TimeAssisted)
             .follow(if cfg!(target_os = "linux") { Ok(()) } else { Err("the kernel has no inotify") })
             .min_ttl(Duration::from_millis(50))
+            .ends_with_process(true)
             // Each is a change of its own; together they take less than a millisecond.
             .renew_batch(64);
         Ok(Self { store, client, wake: Arc::new(Mutex::new(wake)), abilities })

@@ -1,0 +1,148 @@
+//! A request: its moment, path, query and body.
+
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::{
+    Request, StatusCode,
+    body::{Bytes, Incoming},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
+use serde_json::Value;
+
+use super::{peer::Peer, problem::Problem};
+use crate::{clock::Moment, values};
+
+/// A body takes at most this many bytes. The longest are lists of names.
+const MAX_BODY: usize = 256 * 1024;
+/// How long a client may take to send it.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// A request that may be answered.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// When it was received: the client's own clock was read before.
+    pub(super) received: Moment,
+    pub(super) peer: Peer,
+    /// What stands in the path for the names of its pattern.
+    pub(super) parts: Vec<String>,
+    query: String,
+    body: Bytes,
+}
+
+impl Asked {
+    pub(super) async fn read(
+        request: Request<Incoming>,
+        received: Moment,
+        peer: Peer,
+        parts: Vec<String>,
+    ) -> Result<Self, Problem> {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let whole = Limited::new(request.into_body(), MAX_BODY).collect();
+        let body = match tokio::time::timeout(BODY_TIME, whole).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                let text = format!("the body has more than {MAX_BODY} bytes");
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text));
+            }
+            Ok(Err(error)) => return Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
+            Err(_) => return Err(Problem::bad_request("the body did not come in time")),
+        };
+        Ok(Self { received, peer, parts, query, body })
+    }
+
+    /// The body, as JSON; an empty one is an empty object.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let body = if self.body.trim_ascii().is_empty() { b"{}" } else { &self.body[..] };
+        serde_json::from_slice(body).map_err(|error| Problem::bad_request(format!("in the body: {error}")))
+    }
+
+    /// A value of the query, decoded.
+    pub(super) fn query(&self, name: &str) -> Result<Option<String>, Problem> {
+        for pair in self.query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if decode(key)? == name {
+                return decode(&value.replace('+', " ")).map(Some);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Text with `%2F` and the like for bytes that a path cannot have.
+pub(super) fn decode(text: &str) -> Result<String, Problem> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        let byte = match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low)
+            }
+            (b'%', _) => None,
+            (byte, _) => Some(*byte),
+        };
+        bytes.push(byte.ok_or_else(|| Problem::bad_request("two digits of base 16 must follow each %"))?);
+    }
+    String::from_utf8(bytes).map_err(|_| Problem::bad_request("text in the path or query is not UTF-8"))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+/// Reads a time: text with units such as `1m30s`, or a number of seconds.
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
+        Value::Null => return Ok(None),
+        Value::String(text) => text,
+        Value::Number(number) => {
+            let seconds = number.as_f64().unwrap_or(-1.0);
+            let time = Duration::try_from_secs_f64(seconds).map_err(|_| {
+                D::Error::custom(
+                    "a time is a number of seconds that is not negative, or text such as \"1m30s\"",
+                )
+            })?;
+            return values::checked(time).map(Some).map_err(D::Error::custom);
+        }
+        _ => return Err(D::Error::custom("a time is a number of seconds, or text such as \"1m30s\"")),
+    };
+    values::duration(&text).map(Some).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_can_be_written_in_a_path() {
+        for (written, text) in
+            [("a", "a"), ("a%2Fb", "a/b"), ("%e2%82%ac", "€"), ("a+b", "a+b"), ("%25", "%")]
+        {
+            assert_eq!(decode(written).unwrap(), text);
+        }
+        for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
+            assert!(decode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn times_are_text_or_seconds() {
+        #[derive(Debug, Deserialize)]
+        struct Body {
+            #[serde(default, deserialize_with = "time")]
+            wait: Option<Duration>,
+        }
+        let read = |text: &str| serde_json::from_str::<Body>(text).map(|body| body.wait);
+        assert_eq!(read("{}").unwrap(), None);
+        assert_eq!(read(r#"{"wait":1.5}"#).unwrap(), Some(Duration::from_millis(1_500)));
+        assert_eq!(read(r#"{"wait":"200ms"}"#).unwrap(), Some(Duration::from_millis(200)));
+        for bad in ["-1", "1e300", "true", "[]", r#""soon""#, r#""-5s""#] {
+            assert!(read(&format!(r#"{{"wait":{bad}}}"#)).is_err(), "{bad}");
+        }
+    }
+}

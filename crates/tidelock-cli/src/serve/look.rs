@@ -1,0 +1,45 @@
+//! Who holds what, and taking it away.
+
+use serde_json::json;
+use tidelock::{
+    Done, Name,
+    backend::{ClaimId, LockView},
+};
+
+use super::{
+    Server,
+    answer::{self, Answer},
+    asked::Asked,
+    problem::Problem,
+};
+
+/// `GET /v1/locks`: all locks that are held or waited for, as `tidelock ls --json` prints them.
+pub(super) async fn all(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
+    let prefix = asked.query("prefix")?.unwrap_or_default();
+    let mut views = server.locks.look_all().await?;
+    views.retain(|view| view.name.as_str().starts_with(&prefix) && Done::of(view).is_none());
+    views.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(answer::ok(&views))
+}
+
+/// `GET /v1/locks/{name}`: one lock, as `tidelock show --json` prints it. One that is free has no holders.
+pub(super) async fn one(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
+    let name = Name::new(&asked.parts[0])?;
+    let view = server.locks.look([name.as_str()]).await?.into_iter().next();
+    Ok(answer::ok(&view.unwrap_or_else(|| LockView::new(name, None, 0))))
+}
+
+/// `DELETE /v1/locks/{name}/claims/{id}`: takes a claim away from its holder, or from the queue.
+pub(super) async fn evict(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
+    let [name, id] = &asked.parts[..] else { return Err(Problem::internal()) };
+    let name = Name::new(name)?;
+    let views = server.locks.look([name.as_str()]).await?;
+    let claims = views.iter().flat_map(|view| view.holders.iter().chain(&view.waiters));
+    let found: Option<ClaimId> = claims.map(|claim| claim.id).find(|claim| claim.to_string() == *id);
+    let gone = || Problem::not_found(format!("lock {name:?} has no claim {id:?}"));
+    let reason = asked.query("reason")?.unwrap_or_default();
+    match server.locks.evict(name.as_str(), found.ok_or_else(gone)?, &reason).await? {
+        true => Ok(answer::ok(&json!({"evicted": true}))),
+        false => Err(gone()),
+    }
+}

@@ -1,0 +1,153 @@
+//! `tidelock serve`: locks for programs in any language, over HTTP and JSON.
+//!
+//! The answer to a lock is a stream of lines, and the stream is the hold. What a client relies on is counted from
+//! before its own question, so that nothing that is delayed between it and the store can prolong it. The protocol is in
+//! `docs/serve.md`.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | [`listen`] | addresses, and the sockets at them |
+//! | [`peer`] | one connection: who is at its other end, and whether they read |
+//! | [`connection`] | HTTP on a connection, within limits |
+//! | [`access`] | who may ask: token, `Host`, `Origin` |
+//! | [`limits`] | how much one client and all of them may use |
+//! | [`route`] | which call is which function |
+//! | [`asked`] | a request: its moment, path, query and body |
+//! | [`answer`] | what goes back: JSON, or a stream of lines |
+//! | [`problem`] | what went wrong, as kind and status |
+//! | [`hold`] | the life of a hold: waiting, granted, renewed, ended |
+//! | [`wanted`] | what a hold is made of: locks, a lead, a slot |
+//! | [`holds`] | all holds by their ids: confirm, release |
+//! | [`queue`] | who waits before whom, for the lines that say so |
+//! | [`look`] | who holds what, and taking it away |
+//! | [`tickets`] | locks without a stream |
+//! | [`elections`] | candidates, leaders, observers |
+//! | [`once`] | slots of a period |
+//! | [`stock`] | limited stock |
+//! | [`openapi`] | the description of all calls, for programs |
+//! | [`shutdown`] | the end: signals, standard input, drained holds |
+
+mod access;
+mod answer;
+mod asked;
+mod connection;
+mod elections;
+mod hold;
+mod holds;
+mod limits;
+mod listen;
+mod look;
+mod once;
+mod openapi;
+mod peer;
+mod problem;
+mod queue;
+mod route;
+mod shutdown;
+mod stock;
+mod tickets;
+mod wanted;
+
+use std::{sync::Arc, time::Duration};
+
+use tidelock::Locks;
+use tokio::sync::watch;
+
+pub(crate) use self::listen::Address;
+use self::{
+    access::Access, holds::Holds, limits::Limits, listen::Listener, queue::Queues, shutdown::Running,
+    stock::Items,
+};
+use crate::{
+    args::Serve,
+    exit::Exit,
+    output::{self, Trouble},
+    store::Store,
+};
+
+/// How long answers that are under way have to reach their clients.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+struct Server {
+    locks: Locks,
+    /// The store's URL, without what may be secret.
+    place: String,
+    holds: Holds,
+    queues: Arc<Queues>,
+    items: Items,
+    limits: Limits,
+    access: Access,
+    max_hold: Option<Duration>,
+    closing: watch::Receiver<Stage>,
+    /// Tasks of holds, and of connections.
+    running: Running,
+    connections: Running,
+}
+
+/// How far the end of the server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// Holders are told to let go, and nobody gets a lock.
+    Draining,
+    /// Connections close.
+    Closing,
+}
+
+impl Stage {
+    fn is_ending(&self) -> bool {
+        *self != Self::Serving
+    }
+}
+
+/// Listens, serves until it is told to end, and drains.
+pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
+    let access = Access::new(args.token_file.as_deref())?;
+    let store = Store::new(&args.store)?;
+    let mut end = shutdown::End::new(args.until_stdin_closes)?;
+    limits::raise_open_files();
+    let listener = Listener::bind(args.listen, &access)?;
+    let mut connect = Locks::builder(store.url());
+    if let Some(limit) = args.max_hold {
+        connect = connect.max_hold(limit);
+    }
+    let locks = tokio::select! {
+        locks = connect.connect() => locks?,
+        exit = end.asked() => return Ok(exit),
+    };
+    let (close, closing) = watch::channel(Stage::Serving);
+    let (running, holds_ended) = Running::new();
+    let (connections, connections_ended) = Running::new();
+    let queues = Queues::new(locks.clone());
+    let server = Arc::new(Server {
+        queues: Arc::clone(&queues),
+        locks,
+        place: store.to_string(),
+        holds: Holds::default(),
+        items: Items::new(store.url()),
+        limits: Limits::new(args.max_streams, args.max_streams_per_client),
+        access,
+        max_hold: args.max_hold,
+        closing,
+        running,
+        connections,
+    });
+    output::json_line(&listener.announcement())?;
+    shutdown::notify_ready();
+    let exit = tokio::select! {
+        exit = end.asked() => exit,
+        error = connection::accept(&listener, &server) => return Err(error.into()),
+        () = queues.watch() => unreachable!("it watches until it is dropped"),
+    };
+    drop(listener);
+    let locks = server.locks.clone();
+    drop(server);
+    close.send_replace(Stage::Draining);
+    holds_ended.within(args.grace).await;
+    close.send_replace(Stage::Closing);
+    connections_ended.within(FAREWELL).await;
+    // What is still held is left to its lease: its holder may rely on it.
+    drop(locks);
+    Ok(exit)
+}

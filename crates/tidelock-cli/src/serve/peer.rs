@@ -1,0 +1,219 @@
+//! One connection: who is at its other end, and whether they read.
+
+use std::{
+    io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll, ready},
+};
+
+use hyper::rt::ReadBufCursor;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::set_socket_send_buffer_size,
+};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Who is asking: streams are counted for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Client {
+    Process(i32),
+    Host(IpAddr),
+}
+
+/// A stream of bytes.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// The connection that a request came on. Its clones share the socket, which closes with the last of them.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    stream: Arc<Stream>,
+    pub(super) client: Client,
+    /// Who it is, for others that look at its locks.
+    pub(super) label: Arc<str>,
+}
+
+impl Peer {
+    pub(super) fn new(stream: Stream) -> io::Result<Self> {
+        let (client, label) = match &stream {
+            Stream::Unix(stream) => {
+                let process = stream.peer_cred()?.pid().unwrap_or_default();
+                (Client::Process(process), program(process))
+            }
+            Stream::Tcp(stream) => {
+                let address = stream.peer_addr()?;
+                (Client::Host(address.ip()), format!("client at {address}"))
+            }
+        };
+        Ok(Self { stream: Arc::new(stream), client, label: label.into() })
+    }
+
+    pub(super) fn is_tcp(&self) -> bool {
+        matches!(*self.stream, Stream::Tcp(_))
+    }
+
+    /// The user at the other end, on a Unix socket.
+    pub(super) fn user(&self) -> io::Result<Option<u32>> {
+        match &*self.stream {
+            Stream::Unix(stream) => Ok(Some(stream.peer_cred()?.uid())),
+            Stream::Tcp(_) => Ok(None),
+        }
+    }
+
+    /// The connection as a task knows it that must not keep it open.
+    pub(super) fn distant(&self) -> Distant {
+        Distant(Arc::downgrade(&self.stream))
+    }
+
+    fn poll_io<T>(
+        &self,
+        context: &mut Context<'_>,
+        ready: impl Fn(&Stream, &mut Context<'_>) -> Poll<io::Result<()>>,
+        mut work: impl FnMut(&Stream) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            ready!(ready(&self.stream, context))?;
+            match work(&self.stream) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+}
+
+/// A connection that closes when others are done with it.
+#[derive(Clone, Debug)]
+pub(super) struct Distant(Weak<Stream>);
+
+impl Distant {
+    pub(super) fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// Lets few lines wait in the socket, so that [`is_reading`](Self::is_reading) soon knows.
+    pub(super) fn watch_reading(&self) {
+        if let Some(stream) = self.0.upgrade() {
+            // The kernel raises it to the least that it allows. If it fails, a reader that hangs is found later.
+            let _ = set_socket_send_buffer_size(&*stream, 1);
+        }
+    }
+
+    /// Whether the other end has read all lines but the last one or two.
+    ///
+    /// On Linux, a Unix socket is ready to be written only while what nobody has read yet takes up less than a quarter
+    /// of its buffer (`unix_writable` in the kernel).
+    pub(super) fn is_reading(&self) -> bool {
+        let Some(stream) = self.0.upgrade() else { return true };
+        let mut fds = [PollFd::new(&*stream, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut fds, Some(&now)) {
+            Ok(_) => fds[0].revents().contains(PollFlags::OUT),
+            // In doubt it reads: the next look tells.
+            Err(_) => true,
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl AsFd for Peer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Stream {
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tcp(stream) => stream.poll_read_ready(context),
+        }
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Unix(stream) => stream.poll_write_ready(context),
+            Self::Tcp(stream) => stream.poll_write_ready(context),
+        }
+    }
+
+    fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.try_read(bytes),
+            Self::Tcp(stream) => stream.try_read(bytes),
+        }
+    }
+
+    fn write(&self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.try_write_vectored(bytes),
+            Self::Tcp(stream) => stream.try_write_vectored(bytes),
+        }
+    }
+}
+
+/// Where bytes are read before hyper gets them: its own buffer cannot be lent as a slice without unsafe code.
+const CHUNK: usize = 4 * 1024;
+
+impl hyper::rt::Read for Peer {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut chunk = [0; CHUNK];
+        let most = buffer.remaining().min(CHUNK);
+        let read = self.poll_io(context, Stream::poll_readable, |stream| stream.read(&mut chunk[..most]));
+        let read = ready!(read)?;
+        buffer.put_slice(&chunk[..read]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Peer {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_io(context, Stream::poll_writable, |stream| stream.write(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The other end may be gone already, which is as good.
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A process as others see it: program and process id.
+fn program(process: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+    if name.is_empty() { format!("client (pid {process})") } else { format!("{name} (pid {process})") }
+}
