@@ -1,0 +1,208 @@
+"""Connections of event loops to the server, kept for each loop."""
+
+import asyncio
+import os
+import weakref
+from typing import Any, Dict, List, Optional, Tuple, cast
+
+from . import errors
+from ._pool import PATIENCE, Gone
+from ._server import Address, Place
+from ._wire import Garbled, Reader, request
+
+
+class Watcher:
+    """Who wants to know at once what a stream brings."""
+
+    def came(self) -> None:
+        raise NotImplementedError
+
+
+class Link(asyncio.Protocol):
+    """One connection, used by one task at a time."""
+
+    def __init__(self) -> None:
+        self.reader = Reader()
+        self.transport: Optional[asyncio.Transport] = None
+        self.used = False
+        self.streams = False
+        self.gone = False
+        self.watcher: Optional[Watcher] = None
+        self._waiter: Optional["asyncio.Future[None]"] = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.reader.feed(data)
+        self._wake()
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        self.gone = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.watcher is not None:
+            self.watcher.came()
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def look(self) -> None:
+        """Reads what has come while the loop was busy, without waiting."""
+        if self.gone or self.transport is None:
+            return
+        try:
+            data = os.read(self.descriptor(), 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.reader.feed(data)
+        else:
+            self.gone = True
+
+    def descriptor(self) -> int:
+        assert self.transport is not None
+        return int(self.transport.get_extra_info("socket").fileno())
+
+    async def more(self) -> None:
+        if self.gone:
+            raise Gone("the server closed the connection")
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    async def send(self, data: bytes) -> None:
+        try:
+            if self.streams:
+                while not self.reader.end_of_stream():
+                    await self.more()
+                    self.reader.lines()
+                self.streams = False
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        if self.gone or self.transport is None:
+            raise Gone("the server closed the connection")
+        self.transport.write(data)
+
+    async def answer(self) -> Tuple[int, bytes]:
+        try:
+            whole = self.reader.body()
+            while whole is None:
+                await self.more()
+                whole = self.reader.body()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        self.used = True
+        return whole
+
+    async def head(self) -> int:
+        try:
+            while not self.reader.head():
+                await self.more()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        return self.reader.status
+
+    def close(self) -> None:
+        self.watcher = None
+        self.gone = True
+        if self.transport is not None:
+            # Not close(): nothing that is still to be written matters.
+            self.transport.abort()
+
+
+class Links:
+    """The kept connections of all event loops."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._idle: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, List[Link]]" = weakref.WeakKeyDictionary()
+        self.open: "weakref.WeakSet[Link]" = weakref.WeakSet()
+        self.closed = False
+
+    def idle(self) -> List[Link]:
+        return self._idle.setdefault(asyncio.get_running_loop(), [])
+
+    async def get(self) -> Link:
+        if self.closed:
+            raise errors.Refused("this client is closed: connect again", kind="closed")
+        idle = self.idle()
+        while idle:
+            link = idle.pop()
+            if not link.gone:
+                return link
+        return await self.fresh()
+
+    async def fresh(self) -> Link:
+        loop = asyncio.get_running_loop()
+        address = self.place.ready()
+        if address is None:
+            address = await loop.run_in_executor(None, self.place.address)
+        try:
+            link = await asyncio.wait_for(self._connect(address), PATIENCE)
+        except (OSError, asyncio.TimeoutError) as error:
+            raise self.place.unreachable(OSError(str(error))) from OSError(str(error))
+        self.open.add(link)
+        return link
+
+    async def _connect(self, address: Address) -> Link:
+        loop = asyncio.get_running_loop()
+        if isinstance(address, str):
+            return (await loop.create_unix_connection(Link, address))[1]
+        return (await loop.create_connection(Link, *address))[1]
+
+    def put(self, link: Link, first: bool = False) -> None:
+        if self.closed or link.gone or not link.reader.keeps:
+            link.close()
+        elif first:
+            self.idle().insert(0, link)
+        else:
+            self.idle().append(link)
+
+    async def ask(
+        self, method: str, path: str, fields: Optional[Dict[str, Any]] = None, again: bool = True, limit: float = PATIENCE
+    ) -> Tuple[int, bytes]:
+        data = request(method, path, fields, self.place.token)
+        while True:
+            link = await self.get()
+            try:
+                answer = await asyncio.wait_for(self._exchange(link, data), limit)
+            except (OSError, Gone, asyncio.TimeoutError) as error:
+                stale = link.used and isinstance(error, Gone)
+                link.close()
+                if stale and again:
+                    continue
+                raise errors.Unavailable(f"the tidelock server did not answer: {error}") from error
+            except BaseException:
+                link.close()
+                raise
+            self.put(link)
+            return answer
+
+    @staticmethod
+    async def _exchange(link: Link, data: bytes) -> Tuple[int, bytes]:
+        await link.send(data)
+        return await link.answer()
+
+    async def close(self) -> None:
+        self.closed = True
+        for link in list(self.open):
+            link.close()
+        await asyncio.get_running_loop().run_in_executor(None, self.place.close)
+
+    def after_fork(self) -> None:
+        """In the child: the connections of the parent are replaced by nothing, without the knowledge of the loop, whose
+        poll set the parent shares."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for link in list(self.open):
+            if not link.gone:
+                os.dup2(nothing, link.descriptor(), inheritable=False)
+            link.gone = True
+        os.close(nothing)
+        self._idle = weakref.WeakKeyDictionary()
+        self.open = weakref.WeakSet()
+        self.place.after_fork()
