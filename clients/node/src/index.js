@@ -7,7 +7,19 @@ import { segment } from './wire.js';
 import { question } from './window.js';
 import { now, slept } from './clock.js';
 
-export * from './errors.js';
+export {
+  Busy,
+  DoneAlready,
+  Lost,
+  NotFound,
+  NotNow,
+  Refused,
+  RunningNow,
+  TidelockError,
+  TimedOut,
+  TooMany,
+  Unavailable,
+} from './errors.js';
 export { Held, Turn } from './held.js';
 export { Election, Lock, Once };
 
