@@ -61,7 +61,7 @@ export class Locks implements AsyncDisposable {
 }
 
 export class Lock {
-  private constructor();
+  protected constructor();
   lock(options?: AcquireOptions): Promise<Held>;
   tryLock(): Promise<Held | undefined>;
   run<T>(work: (held: Held) => T | Promise<T>, options?: AcquireOptions): Promise<T>;
