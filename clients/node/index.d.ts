@@ -108,9 +108,9 @@ export type Sale = 'taken' | 'reserved' | 'sold_out' | 'returned' | 'closed';
 
 export class Stock {
   private constructor();
-  open(initial: number, options?: { segments?: number }): Promise<Stock>;
-  take(order: string, count?: number): Promise<Sale>;
-  reserve(order: string, count?: number, ttl?: Time): Promise<Sale>;
+  open(amount: number, options?: { segments?: number }): Promise<Stock>;
+  take(order: string, amount?: number): Promise<Sale>;
+  reserve(order: string, amount?: number, ttl?: Time): Promise<Sale>;
   confirm(order: string): Promise<boolean>;
   giveBack(order: string): Promise<boolean>;
   remaining(): Promise<number>;

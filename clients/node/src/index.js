@@ -178,19 +178,19 @@ export class Stock {
   }
 
   /** Creates the stock, or finds it. */
-  async open(initial, { segments } = {}) {
-    await this.#locks._ask('POST', `${this.#path}/open`, { initial, segments });
+  async open(amount, { segments } = {}) {
+    await this.#locks._ask('POST', `${this.#path}/open`, { amount, segments });
     return this;
   }
 
   /** Sells to an order. The same order is sold to once, also if it asks again. */
-  async take(order, count = 1) {
-    return (await this.#locks._ask('POST', `${this.#path}/take`, { order, count })).sale;
+  async take(order, amount = 1) {
+    return (await this.#locks._ask('POST', `${this.#path}/take`, { order, amount })).sale;
   }
 
   /** Reserves for an order, which must `confirm` within `ttl`. */
-  async reserve(order, count = 1, ttl = 60_000) {
-    return (await this.#locks._ask('POST', `${this.#path}/reserve`, { order, count, ttl: seconds(ttl) })).sale;
+  async reserve(order, amount = 1, ttl = 60_000) {
+    return (await this.#locks._ask('POST', `${this.#path}/reserve`, { order, amount, ttl: seconds(ttl) })).sale;
   }
 
   /** Makes a reservation a sale. False: it has expired. */

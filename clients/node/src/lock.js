@@ -29,6 +29,7 @@ export const seconds = (time) => {
 export const defaultLabel = () => `${basename(process.argv[1] ?? 'node').slice(0, 64)} (pid ${process.pid})`;
 
 export class Lock {
+  tellsProgress = true;
   /** Of how long it may wait, the request. */
   #requests = new Map();
 
@@ -37,10 +38,9 @@ export class Lock {
     this.path = path;
     this.shown = shown;
     this.wait = millis(options.wait);
-    // `progress` off: the first bytes are the outcome. `confirm` on: see window.js.
     this.fields = {
       ...client.defaults(),
-      progress: false,
+      // The server may take the lock away if this program does not confirm that it lives: see window.js.
       confirm: true,
       ttl: seconds(options.ttl) ?? client.ttl,
       owner: options.owner,
@@ -74,7 +74,8 @@ export class Lock {
     const key = progress ? `${wait}p` : wait;
     let text = this.#requests.get(key);
     if (text === undefined) {
-      const fields = { ...this.fields, progress };
+      // Without progress nothing comes before the outcome, so that its status tells what it is.
+      const fields = { ...this.fields, progress: this.tellsProgress ? progress : undefined };
       if (wait !== undefined && wait !== Number.POSITIVE_INFINITY) fields.wait = wait / 1000;
       text = request('POST', this.path, fields, this.client.links.place.token);
       if (this.#requests.size < 4) this.#requests.set(key, text);
@@ -122,9 +123,8 @@ export class Lock {
       this.client.links.put(link);
       throw fromAnswer(outcome.status, outcome.body);
     }
-    if (outcome.lost || outcome.remaining() === 0) {
+    if (outcome.remaining() === 0) {
       link.close();
-      if (outcome.lost) throw outcome.lost;
       throw new Gone(`${this.shown} was granted and lost while this program was stopped`);
     }
     return new kind(this.client.links, outcome, link, this.shown);
@@ -136,12 +136,8 @@ export class Lock {
     if (reader.status !== 200) return reader.body();
     const lines = reader.lines();
     for (const [at, line] of lines.entries()) {
-      if (line.startsWith('{"event":"waiting"')) {
-        const told = JSON.parse(line);
-        onWaiting?.({ ahead: told.ahead, behind: told.behind });
-        continue;
-      }
-      const window = firstLine(line, asked);
+      const window = firstLine(line, asked, onWaiting);
+      if (window === undefined) continue;
       // What came with it may already say that it is lost.
       for (const later of lines.slice(at + 1)) window.read(later);
       return window;
@@ -250,6 +246,9 @@ function readLeader(told) {
 
 /** A job that runs once per period, on one of all clients. */
 export class Once extends Lock {
+  // It never waits.
+  tellsProgress = false;
+
   /** Rejects with `DoneAlready` or `RunningNow` if it is not the turn of this client. */
   async start({ signal } = {}) {
     return this.acquire(Turn, undefined, signal);

@@ -59,10 +59,14 @@ export class Window {
   }
 }
 
-/** What the first line that counts says: the lock is held, or an error is thrown. */
-export function firstLine(line, asked) {
+/** What a line before the grant says: the lock is held, or not yet (`undefined`), or an error is thrown. */
+export function firstLine(line, asked, onWaiting) {
   const told = JSON.parse(line);
   if (told.event === 'granted') return new Window(told, asked);
+  if (told.event === 'waiting') {
+    onWaiting?.({ ahead: told.ahead, behind: told.behind ?? undefined });
+    return undefined;
+  }
   if (told.event === 'lost') throw fromDetails({ ...told, kind: 'lost' }, 410);
   throw fromDetails(told, Number(told.status ?? 500));
 }

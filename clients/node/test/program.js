@@ -1,7 +1,7 @@
 // A program under test: reads steps as JSON lines, does them with the client, and answers each with a line.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { connect, TidelockError } from '../src/index.js';
+import { connect, Refused, TidelockError } from '../src/index.js';
 
 const SEE_LIMIT = 30_000;
 const locks = await connect(process.env.TIDELOCK_URL);
@@ -78,7 +78,8 @@ for await (const line of createInterface({ input: process.stdin })) {
     answer = await steps[step.do](step);
   } catch (error) {
     if (!(error instanceof TidelockError)) throw error;
-    answer = { result: error.kind, message: error.message, retryable: error.retryable };
+    const result = error instanceof Refused ? 'refused' : error.kind;
+    answer = { result, message: error.message, retryable: error.retryable };
   }
   console.log(JSON.stringify(answer));
 }

@@ -60,6 +60,11 @@ def total(path):
         return {"result": file.read()}
 
 
+def failed(error):
+    result = "refused" if isinstance(error, tidelock.Refused) else error.kind
+    return {"result": result, "message": error.message, "retryable": error.retryable}
+
+
 class Sync:
     def __init__(self):
         self.locks = tidelock.connect(os.environ.get("TIDELOCK_URL"))
@@ -111,7 +116,7 @@ class Sync:
             try:
                 answer = getattr(self, {"lost": "lost_"}.get(step["do"], step["do"]))(step)
             except tidelock.Error as error:
-                answer = {"result": error.kind, "message": error.message, "retryable": error.retryable}
+                answer = failed(error)
             print(json.dumps(answer), flush=True)
         self.locks.close()
 
@@ -175,7 +180,7 @@ class Aio:
             try:
                 answer = await getattr(self, {"lost": "lost_"}.get(step["do"], step["do"]))(step)
             except tidelock.Error as error:
-                answer = {"result": error.kind, "message": error.message, "retryable": error.retryable}
+                answer = failed(error)
             print(json.dumps(answer), flush=True)
         await self.locks.close()
 

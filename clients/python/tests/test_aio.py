@@ -65,7 +65,7 @@ def test_a_task_that_others_cancel_stays_cancelled_and_releases(url, name):
 def test_a_waiter_that_is_cancelled_leaves_the_queue(url, name):
     async def work(locks):
         async with locks.mutex(name):
-            waiter = asyncio.ensure_future(locks.mutex(name).acquire())
+            waiter = asyncio.ensure_future(locks.mutex(name, label="a waiter of its own").acquire())
             while len((await locks.look(name)).waiters) != 1:
                 pass
             waiter.cancel()

@@ -267,7 +267,7 @@ def test_waiters_are_told_their_place(locks, name):
         waiter = locks.mutex(name, wait=0.3, on_waiting=lambda ahead, behind: places.append((ahead, behind)))
         with pytest.raises(tidelock.TimedOut):
             waiter.acquire()
-    assert places[0][0] >= 1
+    assert "first" in str(places[0][1])
 
 
 def test_a_ticket_outlives_the_program_that_acquired_it(url, name, locks):

@@ -11,9 +11,9 @@ from ._calls import Duration
 from ._clock import now_ns
 from ._held import OnLost
 from ._link import Link
-from ._lock import GRACE, OnWaiting
+from ._lock import GRACE
 from ._pool import Gone
-from ._window import Window, first_line
+from ._window import OnWaiting, Window, first_line
 from ._wire import Garbled, request
 from .values import Leader
 
@@ -135,16 +135,11 @@ class Lock:
                 lines = link.reader.lines()
                 while lines:
                     line = lines.pop(0)
-                    if line.startswith(b'{"event":"waiting"'):
-                        if self._on_waiting is not None:
-                            told = json.loads(line)
-                            self._on_waiting(int(told.get("ahead") or 0), told.get("behind"))
+                    window = first_line(line, noted, self._on_waiting)
+                    if window is None:
                         continue
-                    window = first_line(line, noted)
                     for later in lines:
                         window.read(later)
-                    if window.lost is not None:
-                        raise window.lost
                     return window
                 if link.reader.ended:
                     raise Gone("the stream ended without an outcome")

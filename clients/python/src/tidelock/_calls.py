@@ -38,6 +38,10 @@ def body(**fields: Any) -> Dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+#: Nothing comes before the outcome, so that its status tells what it is.
+QUIET = {"progress": False}
+
+
 class Hold:
     """How a stream is asked for: a path, and a body to which each attempt adds how long it may wait."""
 
@@ -45,8 +49,8 @@ class Hold:
         self.path = path
         #: What errors call it.
         self.shown = shown
-        # `progress` off: the first bytes are the outcome. `confirm` on: see _window.py.
-        self.fields = {"progress": False, "confirm": True, **body(**fields)}
+        # The server may take the lock away if this program does not confirm that it lives: see _window.py.
+        self.fields = {"confirm": True, **body(**fields)}
         self.wait = seconds(wait)
 
     def asked(self, wait: Optional[float]) -> Dict[str, Any]:
@@ -55,19 +59,19 @@ class Hold:
 
 def lock(name: str, **fields: Any) -> Hold:
     wait = fields.pop("wait", None)
-    return Hold(f"/v1/locks/{segment(name)}", f"lock {name!r}", fields, wait)
+    return Hold(f"/v1/locks/{segment(name)}", f"lock {name!r}", {**fields, **QUIET}, wait)
 
 
 def lock_all(names: Sequence[str], **fields: Any) -> Hold:
     wait = fields.pop("wait", None)
     if isinstance(names, str):
         raise errors.Refused("lock_all takes a list of names, not one name")
-    return Hold("/v1/locks", f"locks {list(names)!r}", {"names": list(names), **fields}, wait)
+    return Hold("/v1/locks", f"locks {list(names)!r}", {"names": list(names), **fields, **QUIET}, wait)
 
 
 def campaign(name: str, **fields: Any) -> Hold:
     wait = fields.pop("wait", None)
-    return Hold(f"/v1/elections/{segment(name)}", f"election {name!r}", fields, wait)
+    return Hold(f"/v1/elections/{segment(name)}", f"election {name!r}", {**fields, **QUIET}, wait)
 
 
 def once(name: str, **fields: Any) -> Hold:

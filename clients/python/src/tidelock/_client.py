@@ -10,10 +10,11 @@ from . import _calls, errors
 from ._calls import Duration
 from ._clock import now_ns
 from ._held import OnLost
-from ._lock import Client, Election, Lock, Once, OnWaiting
+from ._lock import Client, Election, Lock, Once
 from ._pool import PATIENCE, Pool
 from ._server import Place
 from ._stock import Stock
+from ._window import OnWaiting
 from ._wire import segment
 from .values import LockView, Ticket
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import weakref
 from typing import Any, Dict, List, Optional, Tuple, cast
 
@@ -9,6 +10,13 @@ from . import errors
 from ._pool import PATIENCE, Gone
 from ._server import Address, Place
 from ._wire import Garbled, Reader, request
+
+
+def _running() -> Optional[asyncio.AbstractEventLoop]:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Watcher:
@@ -24,6 +32,7 @@ class Link(asyncio.Protocol):
     def __init__(self) -> None:
         self.reader = Reader()
         self.transport: Optional[asyncio.Transport] = None
+        self.loop: Optional[asyncio.AbstractEventLoop] = None
         self.used = False
         self.streams = False
         self.gone = False
@@ -32,6 +41,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
         self.reader.feed(data)
@@ -110,7 +120,14 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         self.watcher = None
         self.gone = True
-        if self.transport is not None:
+        if self.transport is None or self.loop is None:
+            return
+        if self.loop.is_closed():
+            # The loop left it open, and cannot close it any more.
+            self.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        elif self.loop is not _running():
+            self.loop.call_soon_threadsafe(self.transport.abort)
+        else:
             # Not close(): nothing that is still to be written matters.
             self.transport.abort()
 

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Type, TypeVar
+from typing import Any, Dict, Iterator, List, Optional, Type, TypeVar
 
 from . import _calls, errors
 from ._calls import Duration
@@ -13,13 +13,11 @@ from ._clock import now_ns
 from ._held import Held, OnLost, Turn
 from ._keeper import Hold, Keeper
 from ._pool import Connection, Gone, Pool
-from ._window import Window, first_line
+from ._window import OnWaiting, Window, first_line
 from ._wire import Garbled, request
 from .values import Leader
 
 H = TypeVar("H", bound=Held)
-OnWaiting = Callable[[int, Optional[str]], Any]
-
 #: How much later than `wait` the answer of the server may come.
 GRACE = 2.0
 
@@ -167,17 +165,12 @@ class Lock:
             lines = reader.lines()
             while lines:
                 line = lines.pop(0)
-                if line.startswith(b'{"event":"waiting"'):
-                    if self._on_waiting is not None:
-                        told = json.loads(line)
-                        self._on_waiting(int(told.get("ahead") or 0), told.get("behind"))
+                window = first_line(line, noted, self._on_waiting)
+                if window is None:
                     continue
-                window = first_line(line, noted)
                 # What came with it may already say that it is lost.
                 for later in lines:
                     window.read(later)
-                if window.lost is not None:
-                    raise window.lost
                 return window
             if reader.ended:
                 raise Gone("the stream ended without an outcome")

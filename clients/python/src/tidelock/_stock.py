@@ -18,18 +18,18 @@ class Stock:
     def _post(self, verb: str, **fields: Any) -> Any:
         return self._locks.ask("POST", _calls.stock(self._item, verb), _calls.body(**fields))
 
-    def open(self, initial: int, segments: Optional[int] = None) -> "Stock":
+    def open(self, amount: int, segments: Optional[int] = None) -> "Stock":
         """Creates the stock, or finds it."""
-        self._post("open", initial=initial, segments=segments)
+        self._post("open", amount=amount, segments=segments)
         return self
 
-    def take(self, order: str, count: int = 1) -> Sale:
+    def take(self, order: str, amount: int = 1) -> Sale:
         """Sells to an order. The same order is sold to once, also if it asks again."""
-        return Sale(self._post("take", order=order, count=count)["sale"])
+        return Sale(self._post("take", order=order, amount=amount)["sale"])
 
-    def reserve(self, order: str, count: int = 1, ttl: Duration = 60) -> Sale:
+    def reserve(self, order: str, amount: int = 1, ttl: Duration = 60) -> Sale:
         """Reserves for an order, which must `confirm` within `ttl`."""
-        return Sale(self._post("reserve", order=order, count=count, ttl=ttl)["sale"])
+        return Sale(self._post("reserve", order=order, amount=amount, ttl=ttl)["sale"])
 
     def confirm(self, order: str) -> bool:
         """Makes a reservation a sale. False: it has expired."""

@@ -1,10 +1,13 @@
 """What a client may rely on: the window of one hold, the same for threads and for asyncio."""
 
 import json
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import errors
 from ._clock import now_ns
+
+#: Told how many are ahead in the queue, and behind whom the lock is waited for.
+OnWaiting = Callable[[int, Optional[str]], Any]
 
 
 class Window:
@@ -70,12 +73,16 @@ class Window:
         self.ended = True
 
 
-def first_line(line: bytes, noted: int) -> Window:
-    """What the first line that counts says: the lock is held, or an error is raised."""
+def first_line(line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None) -> Optional[Window]:
+    """What a line before the grant says: the lock is held, or not yet (`None`), or an error is raised."""
     told = json.loads(line)
     event = told.get("event")
     if event == "granted":
         return Window(told, noted)
+    if event == "waiting":
+        if on_waiting is not None:
+            on_waiting(int(told.get("ahead") or 0), told.get("behind"))
+        return None
     if event == "lost":
         raise errors.from_details({**told, "kind": "lost"}, 410)
     raise errors.from_details(told, int(told.get("status") or 500))

@@ -18,9 +18,9 @@ from ._calls import Duration
 from ._clock import now_ns
 from ._held import OnLost
 from ._link import Links
-from ._lock import OnWaiting
 from ._pool import PATIENCE
 from ._server import Place
+from ._window import OnWaiting
 from ._wire import segment
 from .values import LockView, Sale, Ticket
 
@@ -39,18 +39,18 @@ class Stock:
     async def _post(self, verb: str, **fields: Any) -> Any:
         return await self._locks.ask("POST", _calls.stock(self._item, verb), _calls.body(**fields))
 
-    async def open(self, initial: int, segments: Optional[int] = None) -> "Stock":
+    async def open(self, amount: int, segments: Optional[int] = None) -> "Stock":
         """Creates the stock, or finds it."""
-        await self._post("open", initial=initial, segments=segments)
+        await self._post("open", amount=amount, segments=segments)
         return self
 
-    async def take(self, order: str, count: int = 1) -> Sale:
+    async def take(self, order: str, amount: int = 1) -> Sale:
         """Sells to an order. The same order is sold to once, also if it asks again."""
-        return Sale((await self._post("take", order=order, count=count))["sale"])
+        return Sale((await self._post("take", order=order, amount=amount))["sale"])
 
-    async def reserve(self, order: str, count: int = 1, ttl: Duration = 60) -> Sale:
+    async def reserve(self, order: str, amount: int = 1, ttl: Duration = 60) -> Sale:
         """Reserves for an order, which must `confirm` within `ttl`."""
-        return Sale((await self._post("reserve", order=order, count=count, ttl=ttl))["sale"])
+        return Sale((await self._post("reserve", order=order, amount=amount, ttl=ttl))["sale"])
 
     async def confirm(self, order: str) -> bool:
         """Makes a reservation a sale. False: it has expired."""
