@@ -324,3 +324,10 @@ def test_stock_is_sold_once_per_order(locks, name):
 def test_look_all_lists_what_is_held(locks, name):
     with locks.mutex(f"{name}/a"), locks.shared(f"{name}/b"):
         assert {view.name for view in locks.look_all(prefix=name)} == {f"{name}/a", f"{name}/b"}
+
+
+def test_asking_whether_it_is_held_does_not_wait(locks, name):
+    with locks.mutex(name) as held:
+        # Nothing comes from the server for ten seconds.
+        assert not os.get_blocking(held._hold.connection.socket.fileno())
+        assert held.is_held()

@@ -45,7 +45,7 @@ def windows(folder):
 
 def overlaps(found):
     """Pairs of tokens whose windows overlap, or whose order is not that of the tokens."""
-    wrong, latest = [], (0, 0)
+    wrong, latest = [], (0, -1)
     for token in sorted(found):
         first, last = found[token]
         if first <= latest[1]:
@@ -89,7 +89,8 @@ def test_programs_and_their_server_are_stopped_and_killed_at_random(tmp_path, st
     found = windows(tmp_path)
     print(f"{FAULTS} faults, {len(found)} holds")
     assert overlaps(found) == []
-    assert len(found) > FAULTS
+    # Programs were killed, and not all of the time was spent on that.
+    assert len(found) > FAULTS // 4
     # Nothing is left held: what killed servers held ends with its ttl.
     with tidelock.connect(socket=socket) as locks:
         with locks.mutex(name, wait=30):

@@ -75,7 +75,7 @@ class Lock:
                 link = await self._client.links.get()
                 held = await self._ask(link, left)
             except (Gone, errors.Unavailable) as error:
-                stale = link is not None and link.used and isinstance(error, Gone)
+                stale = link is not None and link.used and not link.late and isinstance(error, Gone)
                 if isinstance(error, errors.Unavailable) and not isinstance(error.__cause__, OSError):
                     raise
                 if limit is not None:
@@ -109,11 +109,8 @@ class Lock:
         noted = now_ns()
         window: "Window | errors.Error"
         try:
-            outcome = self._outcome(link, data, noted)
-            window = await (outcome if wait is None else asyncio.wait_for(outcome, wait + GRACE))
-        except asyncio.TimeoutError as error:
-            link.close()
-            raise errors.Unavailable(f"the tidelock server did not answer for {self._call.shown}") from error
+            with link.limited(None if wait is None else wait + GRACE):
+                window = await self._outcome(link, data, noted)
         except BaseException:
             # Also if this task is cancelled: the closed stream leaves the queue.
             link.close()

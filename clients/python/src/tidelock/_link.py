@@ -1,10 +1,11 @@
 """Connections of event loops to the server, kept for each loop."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import weakref
-from typing import Any, Dict, List, Optional, Tuple, cast
+from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 
 from . import errors
 from ._pool import PATIENCE, Gone
@@ -36,6 +37,8 @@ class Link(asyncio.Protocol):
         self.used = False
         self.streams = False
         self.gone = False
+        #: Whether it was closed because an answer took too long.
+        self.late = False
         self.watcher: Optional[Watcher] = None
         self._waiter: Optional["asyncio.Future[None]"] = None
 
@@ -76,9 +79,29 @@ class Link(asyncio.Protocol):
         assert self.transport is not None
         return int(self.transport.get_extra_info("socket").fileno())
 
+    @contextlib.contextmanager
+    def limited(self, limit: Optional[float]) -> Iterator[None]:
+        """Closes the connection if what happens in the block takes longer.
+
+        `asyncio.wait_for` would do, but before Python 3.12 it can swallow the cancellation of a task, and then nobody
+        tells the task that its lock is lost. It also makes a task for each call.
+        """
+        if limit is None:
+            yield
+            return
+        timer = asyncio.get_running_loop().call_later(limit, self._expire)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        self.late = True
+        self.close()
+
     async def more(self) -> None:
         if self.gone:
-            raise Gone("the server closed the connection")
+            raise Gone("it took too long" if self.late else "the server closed the connection")
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -160,9 +183,9 @@ class Links:
         if address is None:
             address = await loop.run_in_executor(None, self.place.address)
         try:
-            link = await asyncio.wait_for(self._connect(address), PATIENCE)
-        except (OSError, asyncio.TimeoutError) as error:
-            raise self.place.unreachable(OSError(str(error))) from OSError(str(error))
+            link = await self._connect(address)
+        except OSError as error:
+            raise self.place.unreachable(error) from error
         self.open.add(link)
         return link
 
@@ -187,9 +210,11 @@ class Links:
         while True:
             link = await self.get()
             try:
-                answer = await asyncio.wait_for(self._exchange(link, data), limit)
-            except (OSError, Gone, asyncio.TimeoutError) as error:
-                stale = link.used and isinstance(error, Gone)
+                with link.limited(limit):
+                    await link.send(data)
+                    answer = await link.answer()
+            except (OSError, Gone) as error:
+                stale = link.used and not link.late
                 link.close()
                 if stale and again:
                     continue
@@ -199,11 +224,6 @@ class Links:
                 raise
             self.put(link)
             return answer
-
-    @staticmethod
-    async def _exchange(link: Link, data: bytes) -> Tuple[int, bytes]:
-        await link.send(data)
-        return await link.answer()
 
     async def close(self) -> None:
         self.closed = True

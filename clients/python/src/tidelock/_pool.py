@@ -11,6 +11,8 @@ from ._wire import Garbled, Reader, request
 
 #: How long a call may take that does not wait for a lock.
 PATIENCE = 15.0
+#: As long as a socket can wait. With a limit, Python makes the socket one that does not block, which `poll` needs.
+FOREVER = 1_000_000.0
 
 
 class Gone(Exception):
@@ -42,7 +44,7 @@ class Connection:
             raise
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
-        self.socket.settimeout(limit)
+        self.socket.settimeout(FOREVER if limit is None else min(limit, FOREVER))
         try:
             if self.streams:
                 while not self.reader.end_of_stream():
