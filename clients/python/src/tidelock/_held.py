@@ -7,7 +7,7 @@ from . import errors
 from ._clock import now_ns
 from ._keeper import Hold
 from ._pool import PATIENCE
-from ._wire import request
+from ._wire import hold as about
 
 OnLost = Callable[[errors.Lost], Any]
 
@@ -65,7 +65,7 @@ class Held:
             pool.drop(hold.connection)
             hold.window.lost = errors.Lost(f"{hold.shown} was not confirmed in time and may be held by another client")
             raise hold.window.lost
-        data = request(method, f"/v1/holds/{hold.window.hold}{verb}", {} if verb else None, pool.token)
+        data = about(method, hold.window.hold, verb, pool.token)
         try:
             status, body = pool.exchange(data, False, PATIENCE)
         except BaseException:

@@ -5,7 +5,9 @@ the grant, and a release takes the hold away before the server ends the stream.
 """
 
 import os
+import select
 import selectors
+import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional
 
@@ -19,6 +21,39 @@ from ._wire import Garbled, request
 BATCH = 64
 NEVER = 1 << 62
 RETRY_NS = 50_000_000
+
+
+if sys.platform == "linux":
+
+    class Poll:
+        """The descriptors that are watched: `selectors`, without an object for each."""
+
+        def __init__(self) -> None:
+            self._epoll = select.epoll()
+            self.unregister = self._epoll.unregister
+            self.close = self._epoll.close
+
+        def register(self, descriptor: int) -> None:
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+        def wait(self, timeout: Optional[float]) -> List[int]:
+            return [descriptor for descriptor, _ in self._epoll.poll(timeout)]
+
+else:
+
+    class Poll:
+        """The descriptors that are watched."""
+
+        def __init__(self) -> None:
+            self._selector = selectors.DefaultSelector()
+            self.unregister = self._selector.unregister
+            self.close = self._selector.close
+
+        def register(self, descriptor: int) -> None:
+            self._selector.register(descriptor, selectors.EVENT_READ)
+
+        def wait(self, timeout: Optional[float]) -> List[int]:
+            return [key.fd for key, _ in self._selector.select(timeout)]
 
 
 class Hold:
@@ -115,7 +150,7 @@ class Keeper:
         self.holds: Dict[int, Hold] = {}
         self.starting = threading.Lock()
         self.thread: Optional[threading.Thread] = None
-        self.selector: Optional[selectors.BaseSelector] = None
+        self.selector: Optional[Poll] = None
         #: Until when the thread sleeps unless it is woken.
         self.wakes_at = NEVER
         self.bell = (-1, -1)
@@ -125,7 +160,7 @@ class Keeper:
         selector = self.selector or self._start()
         descriptor = hold.connection.socket.fileno()
         self.holds[descriptor] = hold
-        selector.register(descriptor, selectors.EVENT_READ, hold)
+        selector.register(descriptor)
         if hold.due < self.wakes_at:
             self.ring()
 
@@ -140,20 +175,20 @@ class Keeper:
         except BlockingIOError:
             pass  # It has been told.
 
-    def _start(self) -> selectors.BaseSelector:
+    def _start(self) -> Poll:
         with self.starting:
             if self.selector is None:
-                selector = selectors.DefaultSelector()
+                selector = Poll()
                 self.bell = os.pipe()
                 os.set_blocking(self.bell[0], False)
                 os.set_blocking(self.bell[1], False)
-                selector.register(self.bell[0], selectors.EVENT_READ, None)
+                selector.register(self.bell[0])
                 self.thread = threading.Thread(target=self._run, args=(selector,), name="tidelock-keeper", daemon=True)
                 self.selector = selector
                 self.thread.start()
             return self.selector
 
-    def _run(self, selector: selectors.BaseSelector) -> None:
+    def _run(self, selector: Poll) -> None:
         rest = 0
         while not self.stopped:
             # First this: a hold that is added from here on rings.
@@ -172,11 +207,12 @@ class Keeper:
             if wakes_at < self.wakes_at:
                 self.wakes_at = wakes_at
             timeout = None if wakes_at == NEVER else max(0.0, (wakes_at - now) / 1e9)
-            for key, _ in selector.select(timeout):
-                if key.data is None:
+            for descriptor in selector.wait(timeout):
+                hold = self.holds.get(descriptor)
+                if hold is not None:
+                    hold.poll()
+                elif descriptor == self.bell[0]:
                     self._quiet()
-                else:
-                    key.data.poll()
 
     def _quiet(self) -> None:
         try:

@@ -22,7 +22,7 @@ class Gone(Exception):
 class Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("socket", "reader", "used", "streams")
+    __slots__ = ("socket", "reader", "used", "streams", "limit")
 
     def __init__(self, address: Address, limit: float) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -34,6 +34,7 @@ class Connection:
         self.used = False
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
+        self.limit = limit
         try:
             self.socket.settimeout(limit)
             self.socket.connect(address)
@@ -44,16 +45,19 @@ class Connection:
             raise
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
-        self.socket.settimeout(FOREVER if limit is None else min(limit, FOREVER))
-        try:
-            if self.streams:
-                while not self.reader.end_of_stream():
-                    self.more()
-                    self.reader.lines()
-                self.streams = False
-            self.socket.sendall(data)
-        except Garbled as error:
-            raise Gone(str(error)) from error
+        limit = FOREVER if limit is None else min(limit, FOREVER)
+        if limit != self.limit:
+            self.limit = limit
+            self.socket.settimeout(limit)
+        # The end of a stream that was carried before is read together with the answer to this.
+        self.socket.sendall(data)
+
+    def skip(self) -> None:
+        """Reads up to the end of the stream that was carried before."""
+        while not self.reader.end_of_stream():
+            self.more()
+            self.reader.lines()
+        self.streams = False
 
     def more(self) -> None:
         """Waits for more bytes."""
@@ -64,6 +68,8 @@ class Connection:
 
     def answer(self) -> Tuple[int, bytes]:
         try:
+            if self.streams:
+                self.skip()
             whole = self.reader.body()
             while whole is None:
                 self.more()
@@ -75,6 +81,8 @@ class Connection:
 
     def head(self) -> int:
         try:
+            if self.streams:
+                self.skip()
             while not self.reader.head():
                 self.more()
         except Garbled as error:

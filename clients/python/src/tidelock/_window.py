@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from . import errors
 from ._clock import now_ns
 
+# `json.loads` looks for the encoding first, which is known.
+_decode = json.JSONDecoder().decode
 #: Told how many are ahead in the queue, and behind whom the lock is waited for.
 OnWaiting = Callable[[int, Optional[str]], Any]
 
@@ -75,7 +77,7 @@ class Window:
 
 def first_line(line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None) -> Optional[Window]:
     """What a line before the grant says: the lock is held, or not yet (`None`), or an error is raised."""
-    told = json.loads(line)
+    told = _decode(line.decode())
     event = told.get("event")
     if event == "granted":
         return Window(told, noted)

@@ -27,6 +27,13 @@ def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, token
     return head.encode("ascii") + text
 
 
+def hold(method: str, hold: str, verb: str = "", token: Optional[str] = None) -> bytes:
+    """A request about a hold: what every release sends."""
+    if token is None and method == "DELETE":
+        return b"DELETE /v1/holds/" + hold.encode("ascii") + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    return request(method, f"/v1/holds/{hold}{verb}", None if method == "DELETE" else {}, token)
+
+
 class Garbled(Exception):
     """What arrived is not HTTP."""
 
@@ -58,6 +65,7 @@ class Reader:
             return False
         head = self.raw[:end].lower()
         self.raw = self.raw[end + 4 :]
+        self.text = b""
         try:
             self.status = int(head[9:12])
             length = head.find(b"\r\ncontent-length:")
@@ -70,7 +78,6 @@ class Reader:
             raise Garbled(f"the head of the answer cannot be read: {head[:80]!r}") from error
         self.keeps = b"\r\nconnection: close" not in head
         self.ended = self.left == 0
-        self.text = b""
         return True
 
     def _advance(self) -> None:

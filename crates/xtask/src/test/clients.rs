@@ -23,9 +23,11 @@ pub(super) fn missing() -> Vec<&'static str> {
     if !has_venv {
         packages.push("python3-venv");
     }
-    packages.extend([("nodejs", "node"), ("npm", "npm")].iter().filter_map(|(package, program)| {
-        (!run::is_installed(program)).then_some(*package)
-    }));
+    packages.extend(
+        [("nodejs", "node"), ("npm", "npm")]
+            .iter()
+            .filter_map(|(package, program)| (!run::is_installed(program)).then_some(*package)),
+    );
     packages
 }
 
@@ -53,7 +55,8 @@ fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Res
     run::run(install.env("TIDELOCK_BINARY", binary))?;
 
     let mut mypy = program("mypy");
-    let typed = run::run(mypy.args(["--strict", "--cache-dir"]).arg(folder.join("mypy")).current_dir(&client));
+    let typed =
+        run::run(mypy.args(["--strict", "--cache-dir"]).arg(folder.join("mypy")).current_dir(&client));
     counts.add_step(typed.is_ok());
 
     let start = |error: test_servers::Error| error.to_string();
