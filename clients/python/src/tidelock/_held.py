@@ -72,13 +72,11 @@ class Held:
             pool.drop(hold.connection)
             raise
         if status == 200:
-            # Under the connection that was just used, so that the stream has ended when it is needed.
+            # The end of the stream is read with the next answer. It goes below the connection that was just used: by
+            # the time it is needed the end has come, and this thread is not woken for it alone.
             hold.connection.streams = True
             hold.connection.used = True
-            if pool.closed or not hold.connection.reader.keeps:
-                pool.drop(hold.connection)
-            else:
-                pool.idle.appendleft(hold.connection)
+            pool.put(hold.connection, below=True)
             return
         pool.drop(hold.connection)
         error = errors.from_answer(status, body)

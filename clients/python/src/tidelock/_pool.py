@@ -1,7 +1,7 @@
 """Connections of threads to the server: made when needed, kept, and used again."""
 
-import os
 import socket
+import struct
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Set, Tuple
 
@@ -11,8 +11,6 @@ from ._wire import Garbled, Reader, request
 
 #: How long a call may take that does not wait for a lock.
 PATIENCE = 15.0
-#: As long as a socket can wait. With a limit, Python makes the socket one that does not block, which `poll` needs.
-FOREVER = 1_000_000.0
 
 
 class Gone(Exception):
@@ -34,10 +32,12 @@ class Connection:
         self.used = False
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
-        self.limit = limit
+        self.limit: Optional[float] = None
         try:
             self.socket.settimeout(limit)
             self.socket.connect(address)
+            # From here on the kernel keeps the limit: with a timeout, Python asks for readiness before each call.
+            self.socket.settimeout(None)
             if family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
@@ -45,10 +45,10 @@ class Connection:
             raise
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
-        limit = FOREVER if limit is None else min(limit, FOREVER)
         if limit != self.limit:
             self.limit = limit
-            self.socket.settimeout(limit)
+            whole, part = divmod(max(0.001, limit or 0.0), 1) if limit is not None else (0, 0)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
         # The end of a stream that was carried before is read together with the answer to this.
         self.socket.sendall(data)
 
@@ -61,7 +61,10 @@ class Connection:
 
     def more(self) -> None:
         """Waits for more bytes."""
-        data = self.socket.recv(65536)
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            raise socket.timeout("timed out") from None
         if not data:
             raise Gone("the server closed the connection")
         self.reader.feed(data)
@@ -92,8 +95,7 @@ class Connection:
     def poll(self) -> bool:
         """Reads what has come, without waiting. False: the stream has ended."""
         try:
-            # The socket does not block: Python waits itself where there is a time limit.
-            data = os.read(self.socket.fileno(), 65536)
+            data = self.socket.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
@@ -134,9 +136,11 @@ class Pool:
         self.open.add(connection)
         return connection
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: Connection, below: bool = False) -> None:
         if self.closed or not connection.reader.keeps:
             self.drop(connection)
+        elif below:
+            self.idle.appendleft(connection)
         else:
             self.idle.append(connection)
 
