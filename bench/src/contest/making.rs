@@ -108,6 +108,10 @@ fn copy(from: &Path, to: &Path, hash: &mut DefaultHasher) -> io::Result<()> {
     let mut files = fs::read_dir(from)?.collect::<io::Result<Vec<_>>>()?;
     files.sort_by_key(fs::DirEntry::file_name);
     for file in files {
+        // What Python keeps beside its sources changes whenever they run.
+        if file.file_name() == "__pycache__" {
+            continue;
+        }
         let (from, to) = (file.path(), to.join(file.file_name()));
         if from.is_dir() {
             copy(&from, &to, hash)?;

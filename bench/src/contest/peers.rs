@@ -85,6 +85,17 @@ const SHEDLOCK: Peer =
     java("shedlock", &["java", "-Xmx256m", "-cp", "target/shedlock-peer.jar:target/jars/*", "Peer"]).by_url();
 const SQLX: Peer = rust("sqlx-advisory", &["../cargo/release/sqlx-advisory"]).by_url();
 
+/// The server that `cargo xtask bench` has built, as seen from the folders of programs.
+const SERVER: &[(&str, &str)] = &[("TIDELOCK_BINARY", "../../release/tidelock")];
+const TIDELOCK_PYTHON: Peer = Peer { run: &["python3", "main.py"], ..PEER }
+    .named("tidelock-python")
+    .with("tidelock (Python)", SERVER)
+    .renews();
+const TIDELOCK_NODE: Peer = Peer { run: &["node", "main.js"], ..PEER }
+    .named("tidelock-node")
+    .with("tidelock (Node)", SERVER)
+    .renews();
+
 pub(super) const FILE: &[Peer] =
     &[rust("fs4", &["../cargo/release/fs4-peer"]).renews(), DISTRIBUTED_LOCK.renews()];
 
@@ -98,6 +109,8 @@ pub(super) const REDIS: &[Peer] = &[
     NODE_REDLOCK,
     RSLOCK,
     DISTRIBUTED_LOCK.renews(),
+    TIDELOCK_PYTHON,
+    TIDELOCK_NODE,
 ];
 
 /// Of those that several servers vote on.

@@ -18,7 +18,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
     let said = |error| format!("cargo cannot run: {error}");
     // A crate of its own, so that nobody builds drivers and databases' clients to run the tests. That takes minutes
     // the first time: cargo says how far it is, on standard error.
-    let mut build = run::cargo(root, &["build", "--release", "--package", "tidelock-bench"]);
+    // The command line is the server of the clients in other languages.
+    let packages = ["--package", "tidelock-bench", "--package", "tidelock-cli"];
+    let mut build = run::cargo(root, &["build", "--release"]);
+    build.args(packages);
     if !build.status().map_err(said)?.success() {
         return Ok(false);
     }

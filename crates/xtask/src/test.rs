@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands, and how it went in one line.
 
+mod clients;
 mod counts;
 mod packages;
 
@@ -67,6 +68,7 @@ impl Tally {
         });
         // Without --no-fail-fast the first binary that fails hides how the others went.
         self.tests(root, "tests", &["test", "--workspace", "--all-features", "--no-fail-fast"], None);
+        self.clients(root);
         self.step("features", || features(root));
         self.step("packages", || packages::verify(root, &run::metadata(root)?));
     }
@@ -74,6 +76,17 @@ impl Tally {
     fn conformance(&mut self, root: &Path, store: &str) {
         let args = ["test", "--package", "tidelock", "--all-features", "--test", "conformance"];
         self.tests(root, &format!("conformance of {store}"), &args, Some(store));
+    }
+
+    /// The tests of the clients in other languages, each counted.
+    fn clients(&mut self, root: &Path) {
+        let mut counts = Counts::default();
+        let done = timed("clients", || clients::verify(root, &mut counts));
+        counts.end(done.is_ok());
+        if done.is_err() {
+            self.failures.push("clients".to_owned());
+        }
+        self.counts.add(&counts);
     }
 
     /// A step that is one cargo command.
@@ -132,7 +145,8 @@ fn timed(name: &str, work: impl FnOnce() -> Result<(), String>) -> Result<(), St
 
 /// Installs the servers that are missing, so that no test has to be skipped.
 fn install() -> Result<(), String> {
-    let missing = test_servers::packages::missing();
+    let mut missing = test_servers::packages::missing();
+    missing.extend(clients::missing());
     if missing.is_empty() {
         println!("nothing is missing");
         return Ok(());

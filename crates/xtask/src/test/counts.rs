@@ -35,6 +35,36 @@ impl Counts {
         }
     }
 
+    /// Reads a line of the output of pytest, whose last one is `2 failed, 157 passed, 1 skipped in 8.04s`.
+    pub(super) fn see_pytest(&mut self, line: &str) {
+        let Some((counts, time)) = line.trim_matches([' ', '=']).rsplit_once(" in ") else { return };
+        if !time.starts_with(|c: char| c.is_ascii_digit()) {
+            return;
+        }
+        for (number, what) in counts.split(", ").filter_map(|part| part.split_once(' ')) {
+            let number = number.parse::<u64>().unwrap_or_default();
+            match what {
+                "passed" => self.passed += number,
+                "failed" | "error" | "errors" => self.failed += number,
+                "skipped" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads a line of the output of `node --test`, in the format TAP.
+    pub(super) fn see_node(&mut self, line: &str) {
+        if let Some((what, number)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
+            let number = number.parse::<u64>().unwrap_or_default();
+            match what {
+                "pass" => self.passed += number,
+                "fail" | "cancelled" => self.failed += number,
+                "skipped" | "todo" => self.skipped += number,
+                _ => {}
+            }
+        }
+    }
+
     /// Takes note that cargo has ended. A failure that no test owns up to is one more.
     pub(super) fn end(&mut self, success: bool) {
         self.crashed();
@@ -96,6 +126,18 @@ mod tests {
             running 1 test\n\
             test result: FAILED. 0 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.50s";
         assert_eq!(count(output, false), "3 passed, 1 failed, 2 skipped");
+    }
+
+    #[test]
+    fn results_of_pytest_and_of_node_are_read() {
+        let mut counts = Counts::default();
+        ["....F [100%]", "FAILED tests/a.py - in 3 steps", "1 failed, 157 passed, 2 skipped in 8.04s"]
+            .into_iter()
+            .for_each(|line| counts.see_pytest(line));
+        assert_eq!(counts.to_string(), "157 passed, 1 failed, 2 skipped");
+        let node = "ok 1 - a test\n# tests 12\n# pass 9\n# fail 2\n# cancelled 1\n# skipped 0\n# todo 0";
+        node.lines().for_each(|line| counts.see_node(line));
+        assert_eq!(counts.to_string(), "166 passed, 4 failed, 2 skipped");
     }
 
     #[test]

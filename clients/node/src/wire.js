@@ -1,0 +1,115 @@
+// HTTP/1.1 as bytes: requests are written and answers are read here, without a socket. The module `http` makes several
+// objects and events for each answer, which cost more than the round trip.
+
+/** A name as one segment of a path. */
+export const segment = (name) =>
+  name === '.' || name === '..'
+    ? name.replaceAll('.', '%2E')
+    : encodeURIComponent(name).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+
+/** A whole request, as text. */
+export function request(method, path, body, token) {
+  const extra = token ? `Authorization: Bearer ${token}\r\n` : '';
+  if (body === undefined) return `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n${extra}\r\n`;
+  const text = JSON.stringify(body);
+  return (
+    `${method} ${path} HTTP/1.1\r\nHost: localhost\r\n${extra}Content-Type: application/json\r\n` +
+    `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`
+  );
+}
+
+/** Reads answers from bytes, one after the other. A stream is read line by line as it comes. */
+export class Reader {
+  // Bytes are kept as latin1 text, in which one character is one byte, and lengths can be counted.
+  raw = '';
+  text = '';
+  /** 0: the head of the next answer has not come yet. */
+  status = 0;
+  /** Bytes of a body that has a length; -1: it comes in chunks. */
+  left = 0;
+  /** Whether the connection stays open after this answer. */
+  keeps = true;
+  /** Whether the body has ended. */
+  ended = true;
+
+  feed(data) {
+    const text = data.latin1Slice(0, data.length);
+    this.raw = this.raw === '' ? text : this.raw + text;
+  }
+
+  /** Whether the head of the answer is here; then `status` is set. */
+  head() {
+    if (this.status !== 0) return true;
+    const end = this.raw.indexOf('\r\n\r\n');
+    if (end < 0) return false;
+    const head = this.raw.slice(0, end).toLowerCase();
+    this.raw = this.raw.slice(end + 4);
+    this.status = Number(head.slice(9, 12));
+    const length = head.indexOf('\r\ncontent-length:');
+    if (length >= 0) this.left = Number.parseInt(head.slice(length + 17), 10);
+    else this.left = head.includes('\r\ntransfer-encoding: chunked') ? -1 : 0;
+    if (!(this.status >= 100) || Number.isNaN(this.left)) throw new Error('the answer cannot be read');
+    this.keeps = !head.includes('\r\nconnection: close');
+    this.ended = this.left === 0;
+    this.text = '';
+    return true;
+  }
+
+  /** Moves what has come of the body to `text`. */
+  advance() {
+    if (this.ended) return;
+    if (this.left >= 0) {
+      const part = this.raw.slice(0, this.left);
+      this.raw = this.raw.slice(part.length);
+      this.left -= part.length;
+      this.text += part;
+      this.ended = this.left === 0;
+      return;
+    }
+    for (;;) {
+      const end = this.raw.indexOf('\r\n');
+      if (end < 0) return;
+      const size = Number.parseInt(this.raw.slice(0, end), 16);
+      if (Number.isNaN(size)) throw new Error('a chunk has no size');
+      const stop = end + 2 + size;
+      if (this.raw.length < stop + 2) return;
+      this.text += this.raw.slice(end + 2, stop);
+      this.raw = this.raw.slice(stop + 2);
+      if (size === 0) {
+        this.ended = true;
+        return;
+      }
+    }
+  }
+
+  /** The whole answer, once it is here. */
+  body() {
+    if (!this.head()) return undefined;
+    this.advance();
+    if (!this.ended) return undefined;
+    const status = this.status;
+    this.status = 0;
+    return { status, body: utf8(this.text) };
+  }
+
+  /** The lines of a stream that have come since the last call. */
+  lines() {
+    this.advance();
+    const end = this.text.lastIndexOf('\n');
+    if (end < 0) return [];
+    const whole = this.text.slice(0, end);
+    this.text = this.text.slice(end + 1);
+    return utf8(whole).split('\n').filter(Boolean);
+  }
+
+  /** Whether the stream has ended; then the next answer may be read. */
+  endOfStream() {
+    this.lines();
+    if (this.ended) this.status = 0;
+    return this.ended;
+  }
+}
+
+/** Text from bytes that were kept as latin1; most is plain, and then there is nothing to do. */
+// eslint-disable-next-line no-control-regex
+const utf8 = (text) => (/^[\x00-\x7f]*$/.test(text) ? text : Buffer.from(text, 'latin1').toString('utf8'));

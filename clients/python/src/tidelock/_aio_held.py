@@ -1,0 +1,221 @@
+"""What an event loop has of a lock that it holds."""
+
+import asyncio
+import json
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Set, Tuple, Type
+
+from . import _calls, errors
+from ._calls import Duration
+from ._clock import now_ns
+from ._held import OnLost
+from ._link import Link, Links, Watcher
+from ._window import Window
+from ._wire import Garbled
+
+
+class Client:
+    """What all locks of a client share."""
+
+    def __init__(self, links: Links, ttl: Optional[Duration], label: Optional[str]) -> None:
+        self.links = links
+        self.ttl = ttl
+        self.label = label
+        self.held: Set["Held"] = set()
+
+    def named(self, fields: Dict[str, Any]) -> Dict[str, Any]:
+        defaults = _calls.body(ttl=self.ttl, label=self.label or _calls.default_label())
+        return {**defaults, **fields}
+
+    async def ask(self, method: str, path: str, fields: Optional[Dict[str, Any]] = None, again: bool = True) -> Any:
+        status, body = await self.links.ask(method, path, fields, again)
+        if status >= 300:
+            raise errors.from_answer(status, body)
+        return json.loads(body) if body else None
+
+    def after_fork(self) -> None:
+        for held in list(self.held):
+            held._window.lose("the lock is held by the parent process: after fork(), acquire locks in the child itself")
+        self.held = set()
+        self.links.after_fork()
+
+
+class Held(Watcher):
+    """A lock that is held, by the event loop that acquired it."""
+
+    def __init__(self, client: Client, window: Window, link: Link, shown: str) -> None:
+        self._client = client
+        self._window = window
+        self._link = link
+        self._shown = shown
+        self._callbacks: List[OnLost] = []
+        self._loop = asyncio.get_running_loop()
+        self._confirming: Optional["asyncio.Task[None]"] = None
+        self.token: int = window.token
+        self.tokens: Tuple[int, ...] = window.tokens
+        client.held.add(self)
+        link.watcher = self
+        self._timer = self._loop.call_later(window.ttl_ns / 3e9, self._tick)
+
+    def is_held(self) -> bool:
+        """Whether the lock is held at this moment. Reads the clock, and what the server has said."""
+        if not self._window.ended:
+            self._link.look()
+            self.came()
+        return self._window.remaining_ns() > 0
+
+    def remaining(self) -> float:
+        """For how many seconds the lock is held even if the server and the store are gone."""
+        return self._window.remaining_ns() / 1e9
+
+    def check(self) -> None:
+        """Raises `Lost` unless the lock is held."""
+        if not self.is_held():
+            raise self.lost or errors.Lost(f"{self._shown} is not held any more")
+
+    @property
+    def lost(self) -> Optional[errors.Lost]:
+        """Why the lock was lost, if it was."""
+        return self._window.lost
+
+    def on_lost(self, callback: OnLost) -> None:
+        """Calls `callback` with the `Lost` error when the lock is lost, in the event loop."""
+        if self._window.lost is not None:
+            self._loop.call_soon(callback, self._window.lost)
+        elif not self._window.ended:
+            self._callbacks.append(callback)
+
+    def came(self) -> None:
+        if self._window.ended:
+            return
+        try:
+            for line in self._link.reader.lines():
+                self._window.read(line)
+            ended = self._link.reader.ended
+        except (Garbled, ValueError):
+            ended = True
+        if self._window.lost is None and (self._link.gone or ended):
+            self._window.lose("the connection to the server ended, and with it the hold")
+        if self._window.lost is not None:
+            self._stop()
+
+    def _stop(self) -> None:
+        """The hold has ended because it was lost: nothing is watched any more."""
+        self._forget()
+        self._link.close()
+        lost = self._window.lost
+        if lost is not None:
+            for callback in self._callbacks:
+                self._loop.call_soon(callback, lost)
+
+    def _forget(self) -> None:
+        self._client.held.discard(self)
+        self._timer.cancel()
+        self._link.watcher = None
+
+    def _tick(self) -> None:
+        if self._window.ended:
+            return
+        if self._window.expire():
+            self._stop()
+        elif self._confirming is None or self._confirming.done():
+            self._confirming = self._loop.create_task(self._confirm())
+            self._later(self._window.deadline - now_ns())
+        else:
+            self._later(self._window.deadline - now_ns())
+
+    def _later(self, nanos: float) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.001, nanos / 1e9), self._tick)
+
+    async def _confirm(self) -> None:
+        noted = now_ns()
+        try:
+            status, body = await self._client.links.ask("POST", f"/v1/holds/{self._window.hold}", {})
+        except errors.Error:
+            # Asked again shortly, until the window ends.
+            if not self._window.ended:
+                self._later(min(50_000_000, self._window.deadline - now_ns()))
+            return
+        if self._window.ended:
+            return
+        self._window.confirmed(status, body, noted)
+        if self._window.lost is not None:
+            self._stop()
+        else:
+            self._later(min(self._window.ttl_ns // 3, self._window.deadline - now_ns()))
+
+    async def release(self) -> None:
+        """Releases the lock; returns when the store has confirmed that. Raises `Lost` if it was lost before."""
+        await self._finish("DELETE", "")
+
+    async def _finish(self, method: str, verb: str) -> None:
+        window = self._window
+        if window.ended:
+            if window.lost is not None:
+                raise window.lost
+            return
+        window.end()
+        self._forget()
+        links = self._client.links
+        if now_ns() >= window.deadline:
+            self._link.close()
+            window.lost = errors.Lost(f"{self._shown} was not confirmed in time and may be held by another client")
+            raise window.lost
+        try:
+            status, body = await links.ask(method, f"/v1/holds/{window.hold}{verb}", {} if verb else None, again=False)
+        except BaseException:
+            # Also if this task is cancelled: the closed stream releases.
+            self._link.close()
+            raise
+        if status == 200:
+            self._link.streams = self._link.used = True
+            links.put(self._link, first=True)
+            return
+        self._link.close()
+        error = errors.from_answer(status, body)
+        if status in (404, 410):
+            error = window.lost = errors.Lost(error.message, details=error.details)
+        raise error
+
+    async def _leave(self, error: Optional[BaseException]) -> None:
+        try:
+            await self.release()
+        except errors.Error:
+            if error is None:
+                raise
+
+    async def __aenter__(self) -> "Held":
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self._leave(error)
+
+    def __repr__(self) -> str:
+        return f"<tidelock.aio.Held {self._shown} token={self.token} remaining={self.remaining():.3f}>"
+
+
+class Turn(Held):
+    """A job that runs once per period, and whose turn this is."""
+
+    @property
+    def slot(self) -> Optional[str]:
+        """The period that it runs for."""
+        return self._window.details.get("slot")
+
+    async def done(self) -> None:
+        """Records that the job has run in this period."""
+        await self._finish("POST", "/done")
+
+    async def failed(self) -> None:
+        """Records that the job has failed, so that another client may run it."""
+        await self._finish("POST", "/failed")
+
+    async def _leave(self, error: Optional[BaseException]) -> None:
+        try:
+            await (self.done() if error is None else self.failed())
+        except errors.Error:
+            if error is None:
+                raise

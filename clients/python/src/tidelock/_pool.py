@@ -1,0 +1,193 @@
+"""Connections of threads to the server: made when needed, kept, and used again."""
+
+import socket
+import struct
+from collections import deque
+from typing import Any, Deque, Dict, Optional, Set, Tuple
+
+from . import errors
+from ._server import Address, Place
+from ._wire import Garbled, Reader, request
+
+#: How long a call may take that does not wait for a lock.
+PATIENCE = 15.0
+
+
+class Gone(Exception):
+    """The connection ended, or what came is not an answer."""
+
+
+class Connection:
+    """One connection, used by one thread at a time."""
+
+    __slots__ = ("socket", "reader", "used", "streams", "limit")
+
+    def __init__(self, address: Address, limit: float) -> None:
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        if not isinstance(address, str) and ":" in address[0]:
+            family = socket.AF_INET6
+        self.socket = socket.socket(family, socket.SOCK_STREAM)
+        self.reader = Reader()
+        #: Whether it has carried an answer, so that the server may have closed it since.
+        self.used = False
+        #: Whether the end of a stream has to be read before the next answer.
+        self.streams = False
+        self.limit: Optional[float] = None
+        try:
+            self.socket.settimeout(limit)
+            self.socket.connect(address)
+            # From here on the kernel keeps the limit: with a timeout, Python asks for readiness before each call.
+            self.socket.settimeout(None)
+            if family != socket.AF_UNIX:
+                self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except BaseException:
+            self.socket.close()
+            raise
+
+    def send(self, data: bytes, limit: Optional[float]) -> None:
+        if limit != self.limit:
+            self.limit = limit
+            whole, part = divmod(max(0.001, limit or 0.0), 1) if limit is not None else (0, 0)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
+        # The end of a stream that was carried before is read together with the answer to this.
+        self.socket.sendall(data)
+
+    def skip(self) -> None:
+        """Reads up to the end of the stream that was carried before."""
+        while not self.reader.end_of_stream():
+            self.more()
+            self.reader.lines()
+        self.streams = False
+
+    def more(self) -> None:
+        """Waits for more bytes."""
+        try:
+            data = self.socket.recv(65536)
+        except BlockingIOError:
+            raise socket.timeout("timed out") from None
+        if not data:
+            raise Gone("the server closed the connection")
+        self.reader.feed(data)
+
+    def answer(self) -> Tuple[int, bytes]:
+        try:
+            if self.streams:
+                self.skip()
+            whole = self.reader.body()
+            while whole is None:
+                self.more()
+                whole = self.reader.body()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        self.used = True
+        return whole
+
+    def head(self) -> int:
+        try:
+            if self.streams:
+                self.skip()
+            while not self.reader.head():
+                self.more()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        return self.reader.status
+
+    def poll(self) -> bool:
+        """Reads what has come, without waiting. False: the stream has ended."""
+        try:
+            data = self.socket.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if data:
+            self.reader.feed(data)
+        return bool(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Pool:
+    """The server, and the connections to it that nobody uses at the moment."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.token = place.token
+        self.idle: Deque[Connection] = deque()
+        #: All that are open, for a child that must close them.
+        self.open: Set[Connection] = set()
+        self.closed = False
+
+    def get(self) -> Connection:
+        if self.closed:
+            raise errors.Refused("this client is closed: connect again", kind="closed")
+        try:
+            return self.idle.pop()
+        except IndexError:
+            pass
+        return self.fresh()
+
+    def fresh(self) -> Connection:
+        try:
+            connection = Connection(self.place.address(), PATIENCE)
+        except OSError as error:
+            raise self.place.unreachable(error) from error
+        self.open.add(connection)
+        return connection
+
+    def put(self, connection: Connection, below: bool = False) -> None:
+        if self.closed or not connection.reader.keeps:
+            self.drop(connection)
+        elif below:
+            self.idle.appendleft(connection)
+        else:
+            self.idle.append(connection)
+
+    def drop(self, connection: Connection) -> None:
+        self.open.discard(connection)
+        connection.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        fields: Optional[Dict[str, Any]] = None,
+        again: bool = True,
+        limit: float = PATIENCE,
+    ) -> Tuple[int, bytes]:
+        """Sends a request and reads its answer. ``again``: it may be sent twice if a kept connection was closed."""
+        return self.exchange(request(method, path, fields, self.token), again, limit)
+
+    def exchange(self, data: bytes, again: bool, limit: float) -> Tuple[int, bytes]:
+        while True:
+            connection = self.get()
+            try:
+                connection.send(data, limit)
+                answer = connection.answer()
+            except (OSError, Gone) as error:
+                stale = connection.used and not isinstance(error, socket.timeout)
+                self.drop(connection)
+                if stale and again:
+                    continue
+                raise errors.Unavailable(f"the tidelock server did not answer: {error}") from error
+            except BaseException:
+                self.drop(connection)
+                raise
+            self.put(connection)
+            return answer
+
+    def close(self) -> None:
+        self.closed = True
+        for connection in list(self.open):
+            self.drop(connection)
+        self.idle.clear()
+        self.place.close()
+
+    def after_fork(self) -> None:
+        """In the child: closes what belongs to the parent, so that the parent's death is noticed by the server."""
+        for connection in list(self.open):
+            connection.close()
+        self.open = set()
+        self.idle = deque()
+        self.place.after_fork()

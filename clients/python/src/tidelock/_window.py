@@ -1,0 +1,90 @@
+"""What a client may rely on: the window of one hold, the same for threads and for asyncio."""
+
+import json
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from . import errors
+from ._clock import now_ns
+
+# `json.loads` looks for the encoding first, which is known.
+_decode = json.JSONDecoder().decode
+#: Told how many are ahead in the queue, and behind whom the lock is waited for.
+OnWaiting = Callable[[int, Optional[str]], Any]
+
+
+class Window:
+    """Until when a lock is held, counted from before the question that the server answered.
+
+    Lines of the stream never move the deadline: after a pause of this program, a line in the buffer may be older than
+    the decision of the server to give the lock away. Only answers to questions of this program do.
+    """
+
+    __slots__ = ("hold", "token", "tokens", "ttl_ns", "deadline", "lost", "ended", "details")
+
+    def __init__(self, granted: Dict[str, Any], noted: int) -> None:
+        self.details = granted
+        self.hold = str(granted["hold"])
+        tokens = granted.get("tokens")
+        self.tokens: Tuple[int, ...] = tuple(map(int, tokens)) if tokens else (int(granted["token"]),)
+        self.token = int(granted["token"]) if "token" in granted else self.tokens[0]
+        self.ttl_ns = int(granted["ttl_ms"]) * 1_000_000
+        self.deadline = noted + int(granted["until_us"]) * 1_000
+        self.lost: Optional[errors.Lost] = None
+        #: Released, or lost: nothing changes any more.
+        self.ended = False
+
+    def remaining_ns(self) -> int:
+        """How long the lock is still held for, or 0."""
+        return 0 if self.ended else max(0, self.deadline - now_ns())
+
+    def confirmed(self, status: int, body: bytes, noted: int) -> None:
+        """Takes the answer to a confirmation that was asked for at ``noted``."""
+        if status == 200:
+            deadline = noted + int(json.loads(body)["until_us"]) * 1_000
+            # The window that has ended is not opened again: others may have acted on it.
+            if not self.ended and now_ns() < self.deadline:
+                self.deadline = max(self.deadline, deadline)
+        elif status in (404, 410):
+            self.lose(errors.from_answer(status, body).message)
+
+    def read(self, line: bytes) -> None:
+        """Takes a line of the stream."""
+        told = json.loads(line)
+        event = told.get("event")
+        if event == "lost":
+            self.lose(str(told.get("message") or told.get("reason")), told)
+        elif event in ("released", "error"):
+            self.lose(str(told.get("message") or "the server released the lock"), told)
+
+    def lose(self, message: str, details: Optional[Dict[str, Any]] = None) -> bool:
+        """Ends the window. Says whether that is news."""
+        if self.ended:
+            return False
+        self.ended = True
+        self.lost = errors.Lost(message, details=details)
+        return True
+
+    def expire(self) -> bool:
+        """Ends the window if its time has passed. Says whether that is news."""
+        if self.ended or now_ns() < self.deadline:
+            return False
+        return self.lose("the server did not confirm the lock in time: it may be held by another client now")
+
+    def end(self) -> None:
+        """Ends the window because the program releases."""
+        self.ended = True
+
+
+def first_line(line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None) -> Optional[Window]:
+    """What a line before the grant says: the lock is held, or not yet (`None`), or an error is raised."""
+    told = _decode(line.decode())
+    event = told.get("event")
+    if event == "granted":
+        return Window(told, noted)
+    if event == "waiting":
+        if on_waiting is not None:
+            on_waiting(int(told.get("ahead") or 0), told.get("behind"))
+        return None
+    if event == "lost":
+        raise errors.from_details({**told, "kind": "lost"}, 410)
+    raise errors.from_details(told, int(told.get("status") or 500))

@@ -1,0 +1,268 @@
+"""The client for asyncio: `tidelock.aio.connect` instead of `tidelock.connect`, and the same calls with `await`.
+
+    locks = await tidelock.aio.connect("redis://localhost")
+    async with locks.mutex("orders/42", wait=5) as held:   # on loss, the task is cancelled and gets `Lost`
+        await write_order(held.token)
+"""
+
+import atexit
+import json
+import os
+import weakref
+from typing import Any, Dict, List, Optional, Sequence
+
+from . import _calls, errors
+from ._aio_held import Client, Held, Turn
+from ._aio_lock import Election, Lock, Once
+from ._calls import Duration
+from ._clock import now_ns
+from ._held import OnLost
+from ._link import Links
+from ._pool import PATIENCE
+from ._server import Place
+from ._window import OnWaiting
+from ._wire import segment
+from .values import LockView, Sale, Ticket
+
+__all__ = ["Election", "Held", "Lock", "Locks", "Once", "Stock", "Turn", "connect"]
+
+_ALL: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+class Stock:
+    """Limited inventory that many clients sell from."""
+
+    def __init__(self, locks: Client, item: str) -> None:
+        self._locks = locks
+        self._item = item
+
+    async def _post(self, verb: str, **fields: Any) -> Any:
+        return await self._locks.ask("POST", _calls.stock(self._item, verb), _calls.body(**fields))
+
+    async def open(self, amount: int, segments: Optional[int] = None) -> "Stock":
+        """Creates the stock, or finds it."""
+        await self._post("open", amount=amount, segments=segments)
+        return self
+
+    async def take(self, order: str, amount: int = 1) -> Sale:
+        """Sells to an order. The same order is sold to once, also if it asks again."""
+        return Sale((await self._post("take", order=order, amount=amount))["sale"])
+
+    async def reserve(self, order: str, amount: int = 1, ttl: Duration = 60) -> Sale:
+        """Reserves for an order, which must `confirm` within `ttl`."""
+        return Sale((await self._post("reserve", order=order, amount=amount, ttl=ttl))["sale"])
+
+    async def confirm(self, order: str) -> bool:
+        """Makes a reservation a sale. False: it has expired."""
+        return bool((await self._post("confirm", order=order))["confirmed"])
+
+    async def give_back(self, order: str) -> bool:
+        """Returns what an order has. False: it has nothing."""
+        return bool((await self._post("give_back", order=order))["given_back"])
+
+    async def remaining(self) -> int:
+        """How many items are left."""
+        return int((await self._locks.ask("GET", _calls.stock(self._item)))["remaining"])
+
+
+class Locks:
+    """A client: locks of one store, through one server. Event loops may share it; a hold belongs to the loop that acquired it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        _ALL.add(client)
+
+    def mutex(
+        self,
+        name: str,
+        *,
+        wait: Optional[Duration] = None,
+        ttl: Optional[Duration] = None,
+        owner: Optional[str] = None,
+        label: Optional[str] = None,
+        max_hold: Optional[Duration] = None,
+        on_lost: Optional[OnLost] = None,
+        on_waiting: Optional[OnWaiting] = None,
+    ) -> Lock:
+        """A lock that one client holds at a time. `wait`: 0 only tries, `None` waits for ever."""
+        call = _calls.lock(name, wait=wait, ttl=ttl, owner=owner, label=label, max_hold=max_hold)
+        return Lock(self._client, call, on_lost, on_waiting)
+
+    def shared(
+        self,
+        name: str,
+        *,
+        wait: Optional[Duration] = None,
+        ttl: Optional[Duration] = None,
+        owner: Optional[str] = None,
+        label: Optional[str] = None,
+        max_hold: Optional[Duration] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Lock:
+        """The lock of readers: many hold it at a time, but not together with a `mutex` of the name."""
+        call = _calls.lock(name, wait=wait, ttl=ttl, owner=owner, label=label, max_hold=max_hold, share="shared")
+        return Lock(self._client, call, on_lost)
+
+    def permits(
+        self,
+        name: str,
+        count: int = 1,
+        *,
+        of: int,
+        wait: Optional[Duration] = None,
+        ttl: Optional[Duration] = None,
+        owner: Optional[str] = None,
+        label: Optional[str] = None,
+        max_hold: Optional[Duration] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Lock:
+        """`count` of the `of` permits of a semaphore."""
+        share = {"permits": count, "of": of}
+        call = _calls.lock(name, wait=wait, ttl=ttl, owner=owner, label=label, max_hold=max_hold, share=share)
+        return Lock(self._client, call, on_lost)
+
+    def lock_all(
+        self,
+        names: Sequence[str],
+        *,
+        wait: Optional[Duration] = None,
+        ttl: Optional[Duration] = None,
+        label: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Lock:
+        """Several locks, all or none, without deadlock."""
+        return Lock(self._client, _calls.lock_all(names, wait=wait, ttl=ttl, label=label), on_lost)
+
+    def election(
+        self,
+        name: str,
+        *,
+        advertise: Optional[str] = None,
+        wait: Optional[Duration] = None,
+        ttl: Optional[Duration] = None,
+        label: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Election:
+        """An election: one of the candidates leads until it is lost or resigns."""
+        call = _calls.campaign(name, advertise=advertise, wait=wait, ttl=ttl, label=label)
+        return Election(self._client, call, on_lost)
+
+    def once(
+        self,
+        name: str,
+        *,
+        every: Optional[Duration] = None,
+        slot: Optional[str] = None,
+        ttl: Optional[Duration] = None,
+        label: Optional[str] = None,
+        retry_failed: Optional[bool] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Once:
+        """A job that runs once per period (`every`), or once for a named `slot`."""
+        call = _calls.once(name, every=every, slot=slot, ttl=ttl, label=label, retry_failed=retry_failed)
+        return Once(self._client, call, on_lost)
+
+    async def look(self, name: str) -> LockView:
+        """Who holds a lock and who waits for it."""
+        return LockView.read(await self._client.ask("GET", f"/v1/locks/{segment(name)}"))
+
+    async def look_all(self, prefix: Optional[str] = None) -> List[LockView]:
+        """All locks that are held or waited for."""
+        return LockView.read_all(await self._client.ask("GET", _calls.listing(prefix)))
+
+    async def evict(self, name: str, claim: str, reason: Optional[str] = None) -> bool:
+        """Takes a claim away. Its client is told; what it does meanwhile is not prevented."""
+        try:
+            return bool((await self._client.ask("DELETE", _calls.claim(name, claim, reason))).get("evicted", True))
+        except errors.NotFound:
+            return False
+
+    async def acquire_ticket(
+        self,
+        name: str,
+        *,
+        ttl: Duration,
+        wait: Optional[Duration] = None,
+        owner: Optional[str] = None,
+        label: Optional[str] = None,
+    ) -> Ticket:
+        """Acquires a lock that outlives this program: until it is released, or `ttl` ends without a renewal."""
+        fields = self._client.named(_calls.body(ttl=ttl, wait=wait, owner=owner, label=label))
+        limit = 86_400.0 if wait is None else (_calls.seconds(wait) or 0.0) + PATIENCE
+        return await self._ticket(f"/v1/tickets/{segment(name)}", fields, None, limit)
+
+    async def renew_ticket(self, ticket: "Ticket | str") -> Ticket:
+        """Renews a ticket for another ttl. Raises `Lost` if it has ended."""
+        return await self._ticket("/v1/tickets/renew", {"ticket": str(ticket)}, str(ticket), PATIENCE)
+
+    async def _ticket(self, path: str, fields: Dict[str, Any], text: Optional[str], limit: float) -> Ticket:
+        noted = now_ns()
+        # Not again: the first question may have left a ticket behind.
+        status, body = await self._client.links.ask("POST", path, fields, again=text is not None, limit=limit)
+        if status >= 300:
+            raise errors.from_answer(status, body)
+        told = json.loads(body)
+        until = noted + int(told["until_us"]) * 1_000
+        return Ticket(text or str(told["ticket"]), int(told["token"]), max(0, until - now_ns()) / 1e9)
+
+    async def release_ticket(self, ticket: "Ticket | str") -> None:
+        """Releases a ticket. Raises `Lost` if it has ended."""
+        await self._client.ask("POST", "/v1/tickets/release", {"ticket": str(ticket)}, again=False)
+
+    def stock(self, item: str) -> Stock:
+        """The stock of an item."""
+        return Stock(self._client, item)
+
+    async def abilities(self) -> Any:
+        """What the store and the server can do."""
+        return await self._client.ask("GET", "/v1/abilities")
+
+    async def close(self) -> None:
+        """Releases all that is held, and ends a private server."""
+        for held in list(self._client.held):
+            held._window.end()
+            held._forget()
+        await self._client.links.close()
+
+    async def __aenter__(self) -> "Locks":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+async def connect(
+    url: Optional[str] = None,
+    *,
+    socket: Optional[str] = None,
+    token: Optional[str] = None,
+    ttl: Optional[Duration] = None,
+    label: Optional[str] = None,
+) -> Locks:
+    """Connects to a store, by its URL, through a private server that ends with this program.
+
+    With `socket` (a path, or `tcp:HOST:PORT` with a `token`), or without a URL and with `TIDELOCK_SOCKET` in the
+    environment, it connects to a server that runs already.
+    """
+    client = Client(Links(Place(url, socket, token)), ttl, label)
+    try:
+        await client.ask("GET", "/healthz")
+    except BaseException:
+        await client.links.close()
+        raise
+    return Locks(client)
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_ALL):
+        client.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+@atexit.register
+def _close_all() -> None:
+    for client in list(_ALL):
+        client.links.place.close()

@@ -1,0 +1,92 @@
+//! The clients in Python and Node: they are installed as users install them, and their tests run against real servers.
+
+use std::{
+    env, fs,
+    io::stdout,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use test_servers::{Etcd, Postgres};
+
+use super::counts::Counts;
+use crate::run;
+
+/// What tests of the Python client need, at versions that are known to agree.
+const PYTHON: [&str; 2] = ["pytest==8.4.2", "mypy==1.18.2"];
+
+/// The Debian packages that are missing. Programs that were installed in another way count.
+pub(super) fn missing() -> Vec<&'static str> {
+    let mut packages = Vec::new();
+    let mut venv = Command::new("python3");
+    let has_venv = venv.args(["-c", "import venv, ensurepip"]).output().is_ok_and(|out| out.status.success());
+    if !has_venv {
+        packages.push("python3-venv");
+    }
+    packages.extend(
+        [("nodejs", "node"), ("npm", "npm")]
+            .iter()
+            .filter_map(|(package, program)| (!run::is_installed(program)).then_some(*package)),
+    );
+    packages
+}
+
+/// Runs the tests of both clients, and counts them.
+pub(super) fn verify(root: &Path, counts: &mut Counts) -> Result<(), String> {
+    // The features of the whole workspace, so that what the other tests have built is used.
+    run::run(&mut run::cargo(root, &["build", "--workspace", "--all-features", "--bin", "tidelock"]))?;
+    let target = run::target(&run::metadata(root)?)?;
+    let binary = target.join("debug/tidelock");
+    let python = python(root, &target.join("clients"), &binary, counts);
+    let node = node(root, &binary, counts);
+    python.and(node)
+}
+
+fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Result<(), String> {
+    let client = root.join("clients/python");
+    let venv = folder.join("venv");
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    // Fresh, so that what is installed is what was just built.
+    let mut create = Command::new("python3");
+    run::run(create.args(["-m", "venv", "--clear"]).arg(&venv))?;
+    let program = |name: &str| Command::new(venv.join("bin").join(name));
+    let mut install = program("pip");
+    install.args(["install", "--quiet", "--disable-pip-version-check"]).args(PYTHON).arg(&client);
+    run::run(install.env("TIDELOCK_BINARY", binary))?;
+
+    let mut mypy = program("mypy");
+    let typed =
+        run::run(mypy.args(["--strict", "--cache-dir"]).arg(folder.join("mypy")).current_dir(&client));
+    counts.add_step(typed.is_ok());
+
+    let start = |error: test_servers::Error| error.to_string();
+    let (etcd, postgres) = (Etcd::new().start().map_err(start)?, Postgres::new().start().map_err(start)?);
+    let mut pytest = program("python");
+    // The package that was installed, with its binary: the sources are in a folder of their own.
+    pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).current_dir(&client);
+    pytest.env("TIDELOCK_TEST_ETCD", etcd.url()).env("TIDELOCK_TEST_POSTGRES", postgres.url());
+    pytest.env("PATH", path_with(&venv)).env_remove("TIDELOCK_BINARY");
+    let success = run::stream(&mut pytest, &mut stdout(), |line| counts.see_pytest(line))?;
+    if success { typed } else { Err("tests of the Python client failed".to_owned()) }
+}
+
+fn node(root: &Path, binary: &Path, counts: &mut Counts) -> Result<(), String> {
+    let client = root.join("clients/node");
+    let npm = |args: &[&str]| {
+        let mut command = Command::new("npm");
+        command.args(args).current_dir(&client).env("TIDELOCK_BINARY", binary);
+        command
+    };
+    run::run(&mut npm(&["ci", "--no-audit", "--no-fund", "--silent"]))?;
+    let typed = run::run(&mut npm(&["run", "--silent", "types"]));
+    counts.add_step(typed.is_ok());
+    let success = run::stream(&mut npm(&["test", "--silent"]), &mut stdout(), |line| counts.see_node(line))?;
+    if success { typed } else { Err("tests of the Node client failed".to_owned()) }
+}
+
+/// The path, with the programs of the virtual environment first.
+fn path_with(venv: &Path) -> std::ffi::OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = [venv.join("bin")].into_iter().chain(env::split_paths(&path)).collect();
+    env::join_paths(folders).unwrap_or(path)
+}
