@@ -2,6 +2,7 @@
 //!
 //! These are not contests: each measures one thing on a server of its own and says whether its limits were kept.
 
+mod fleet;
 mod listing;
 mod rest;
 mod storms;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
 enum What {
     /// `ls` on Redis with very many names that were used lately
     Listing(listing::Args),
+    /// `mode=redisson` beside Redisson: what a pair costs, and how soon each side hears of the other
+    Fleet(fleet::Args),
     /// Memory of a Redis server's clients after many reconnect storms
     Storms(storms::Args),
     /// Processor time, wake-ups and memory of claims to which nothing happens, on every store
@@ -41,6 +44,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let done = match &args.what {
         What::Listing(args) => listing::run(args),
+        What::Fleet(args) => fleet::run(args),
         What::Storms(args) => storms::run(args),
         What::Rest(args) => rest::run(args),
         What::Claim { url, claims } => rest::claim(url, *claims).map(|()| true),

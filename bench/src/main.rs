@@ -19,7 +19,8 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench --peers --backend redis --scenario processes
   cargo xtask bench --peers --write bench                all of bench/RESULTS.md, in an hour
   cargo xtask bench --json --backend file --scenario pair
-  cargo xtask bench growth listing                       `ls` with a million remembered names";
+  cargo xtask bench growth listing                       `ls` with a million remembered names
+  cargo xtask bench growth fleet                         mode=redisson beside Redisson itself";
 
 /// Measure locks against bare commands and against other libraries
 #[derive(Debug, Parser)]

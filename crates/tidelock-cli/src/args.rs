@@ -114,8 +114,9 @@ pub(crate) enum Verb {
 ///
 /// The command runs in a process group of its own, gets the terminal, and finds TIDELOCK_NAME and
 /// TIDELOCK_TOKEN in its environment (TIDELOCK_NAMES and TIDELOCK_TOKENS, one per line, for several
-/// locks). While it is stopped with Ctrl-Z, nothing renews the lock: after the ttl the lock is
-/// lost, and the command ends when it is continued.
+/// locks). With mode=redisson&fenced=1 it finds Redisson's token in TIDELOCK_FOREIGN_TOKEN, too.
+/// While it is stopped with Ctrl-Z, nothing renews the lock: after the ttl the lock is lost, and
+/// the command ends when it is continued.
 ///
 /// With --once-per, the command runs at most once in each slot of the period, on one of all
 /// machines that start it. It finds its slot in TIDELOCK_SLOT.

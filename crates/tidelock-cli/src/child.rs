@@ -110,6 +110,11 @@ impl Child {
         command.env("TIDELOCK_NAME", names[0].as_str()).env("TIDELOCK_TOKEN", &tokens[0]);
         // Those of a tidelock around this one are not ours.
         command.env_remove("TIDELOCK_NAMES").env_remove("TIDELOCK_TOKENS").env_remove("TIDELOCK_SLOT");
+        command.env_remove("TIDELOCK_FOREIGN_TOKEN").env_remove("TIDELOCK_FOREIGN_TOKENS");
+        let foreign: Vec<_> = names.iter().filter_map(|name| hold.foreign_token(name)).collect();
+        if let Some(token) = foreign.first() {
+            command.env("TIDELOCK_FOREIGN_TOKEN", token.to_string());
+        }
         if let Some(slot) = hold.slot() {
             command.env("TIDELOCK_SLOT", slot.to_string());
         }
@@ -117,6 +122,10 @@ impl Child {
             // A name has no control character, so a line each is unambiguous.
             let names: Vec<_> = names.iter().map(|name| name.as_str()).collect();
             command.env("TIDELOCK_NAMES", names.join("\n")).env("TIDELOCK_TOKENS", tokens.join("\n"));
+            if foreign.len() == names.len() {
+                let foreign: Vec<_> = foreign.iter().map(u64::to_string).collect();
+                command.env("TIDELOCK_FOREIGN_TOKENS", foreign.join("\n"));
+            }
         }
     }
 

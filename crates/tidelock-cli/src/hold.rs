@@ -68,6 +68,15 @@ impl Hold {
         }
     }
 
+    /// The token of other programs for a lock that is held, if they have one.
+    pub(crate) fn foreign_token(&self, name: &Name) -> Option<u64> {
+        match self {
+            Self::One(guard) => guard.foreign_token(),
+            Self::Turn(turn) => turn.holding().foreign_token(),
+            Self::Several(guards) => guards.iter().find(|guard| guard.name() == name)?.foreign_token(),
+        }
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         match self {
             Self::One(guard) => guard.is_held(),

@@ -29,6 +29,9 @@ pub(crate) struct Left<'a> {
     name: &'a str,
     /// As text: many programs read a number of this size as a rounded one.
     token: String,
+    /// That of other programs, if they have one. Only for the one that acquired it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    foreign_token: Option<String>,
     ttl_ms: u64,
     store: &'static str,
 }
@@ -39,13 +42,15 @@ impl<'a> Left<'a> {
             ticket: None,
             name: ticket.name().as_str(),
             token: ticket.token().to_string(),
+            foreign_token: None,
             ttl_ms: u64::try_from(ticket.ttl().as_millis()).unwrap_or(u64::MAX),
             store: locks.abilities().store,
         }
     }
 
-    pub(crate) fn with_ticket(self, ticket: &Ticket) -> Self {
-        Self { ticket: Some(ticket.to_string()), ..self }
+    pub(crate) fn with_ticket(self, ticket: &Ticket, foreign_token: Option<u64>) -> Self {
+        let foreign_token = foreign_token.map(|token| token.to_string());
+        Self { ticket: Some(ticket.to_string()), foreign_token, ..self }
     }
 }
 

@@ -26,10 +26,11 @@ pub(crate) async fn run(args: args::Acquire) -> Result<Exit, Trouble> {
         Waited::Got(locks, hold) => (locks, hold),
         Waited::Ended(exit) => return Ok(exit),
     };
+    let foreign_token = hold.foreign_token(&plan.ask.names[0]);
     let ticket = hold.leave_behind()?;
     let done = tokio::select! {
         biased;
-        handed = hand_out(&ticket, &locks, plan.json) => handed.map(|()| Exit::Done),
+        handed = hand_out(&ticket, foreign_token, &locks, plan.json) => handed.map(|()| Exit::Done),
         signal = signals.next() => Ok(Exit::Signal(signal.as_raw())),
     };
     if !matches!(done, Ok(Exit::Done)) {
@@ -39,12 +40,17 @@ pub(crate) async fn run(args: args::Acquire) -> Result<Exit, Trouble> {
 }
 
 /// Prints the ticket, with all of its ttl ahead of it.
-async fn hand_out(ticket: &Ticket, locks: &Locks, json: bool) -> Result<(), Trouble> {
+async fn hand_out(
+    ticket: &Ticket,
+    foreign_token: Option<u64>,
+    locks: &Locks,
+    json: bool,
+) -> Result<(), Trouble> {
     // A lease is counted from its last renewal: that may have been while we waited, and from here on
     // nobody renews by itself.
     locks.renew(ticket).await?;
     let text = if json {
-        output::to_json(&Left::new(ticket, locks).with_ticket(ticket))?
+        output::to_json(&Left::new(ticket, locks).with_ticket(ticket, foreign_token))?
     } else {
         format!("{ticket}\n")
     };

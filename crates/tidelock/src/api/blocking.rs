@@ -180,6 +180,7 @@ same!(
     usize,
     Duration,
     Token,
+    Option<u64>,
     LockState,
     Holding,
     &'a Name,

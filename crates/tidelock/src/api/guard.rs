@@ -81,6 +81,24 @@ both! { impl Guard {
         self.0.holding().token()
     }
 
+    /// Returns the number that other programs compare as their fencing token, if the store grows one for them:
+    /// on Redis with `mode=redisson&fenced=1`, the token of Redisson's `RFencedLock`.
+    ///
+    /// It is comparable with the tokens of those programs, and not with [`token`](Self::token). An owner that
+    /// re-enters a lock keeps its number.
+    ///
+    /// ```
+    /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    /// # rt.block_on(async {
+    /// let locks = tidelock::Locks::connect("memory:").await?;
+    /// let guard = locks.mutex("orders/42").lock().await?;
+    /// assert_eq!(guard.foreign_token(), None); // no other programs here
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
+    pub fn foreign_token(&self) -> Option<u64> {
+        self.0.holding().foreign_token()
+    }
+
     /// Returns whether the lock is held now. Reads the clock on each call.
     pub fn is_held(&self) -> bool {
         self.0.holding().is_held()

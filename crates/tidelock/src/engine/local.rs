@@ -369,6 +369,10 @@ impl Cohort {
 
     /// Whether the process may keep what was granted at `since` for one more of its own.
     pub(super) fn may_hand_off(&self, (grant, since): (Grant, Moment), now: Moment) -> bool {
+        // The next holder needs a number of its own.
+        if grant.foreign.is_some() {
+            return false;
+        }
         let (times, time) = if grant.waiting == 0 { ALONE } else { OTHERS_WAIT };
         self.hand_off.unwrap_or(0) < times && now.since(since) < time
     }

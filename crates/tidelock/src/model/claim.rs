@@ -259,12 +259,15 @@ pub struct Grant {
     pub ttl: Duration,
     /// How many claims wait behind this one: the more, the sooner an engine should release.
     pub waiting: u32,
+    /// The number that other programs compare, if the store grows one for them. Such a claim is not handed on
+    /// within its process, because the number is of one grant.
+    pub foreign: Option<u64>,
 }
 
 impl Grant {
     /// Creates a grant with this epoch and lease, and this many claims that wait behind it.
     pub fn new(epoch: u64, ttl: Duration, waiting: u32) -> Self {
-        Self { epoch, ttl, waiting }
+        Self { epoch, ttl, waiting, foreign: None }
     }
 }
 

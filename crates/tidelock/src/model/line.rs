@@ -243,7 +243,7 @@ impl Line {
 
     fn grant(&self, claim: &Claim, epoch: u64) -> Grant {
         let waiting = u32::try_from(self.places.len() - self.held).unwrap_or(u32::MAX);
-        Grant { epoch, ttl: claim.ttl, waiting }
+        Grant::new(epoch, claim.ttl, waiting)
     }
 
     fn place(&self, index: usize, at: StoreTime) -> Place {

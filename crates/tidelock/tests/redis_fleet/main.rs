@@ -3,6 +3,10 @@
 //! | module | what happens |
 //! |---|---|
 //! | `by_hand` | keys are set, deleted and changed by commands, as other programs do it |
+//! | `alternating` | programs of others and clients of ours take one lock in turns, and nobody overlaps |
+//! | `fenced` | the tokens of Redisson's fenced lock |
+//! | `redlock` | the same locks on three servers that vote |
+//! | `slots` | slots of a cluster move |
 //! | `faults` | connections are cut, servers paused and started again, masters replaced |
 //! | `peers` | the libraries themselves take turns with us; where their tools are missing a trial is left out |
 //! | `programs` | how the programs in `peers/` are made and started |
@@ -14,10 +18,14 @@
 #[macro_use]
 #[path = "../common/store/mod.rs"]
 mod support;
+mod alternating;
 mod by_hand;
 mod faults;
+mod fenced;
 mod peers;
 mod programs;
+mod redlock;
+mod slots;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -40,5 +48,13 @@ const STORE: Store = Store {
 };
 
 fn main() -> ExitCode {
-    harness::run([peers::trials(), faults::trials(), by_hand::trials()], Vec::new())
+    let modules = [
+        peers::trials(),
+        redlock::trials(),
+        slots::trials(),
+        faults::trials(),
+        fenced::trials(),
+        by_hand::trials(),
+    ];
+    harness::run(modules, Vec::new())
 }

@@ -20,6 +20,9 @@ pub(crate) enum Library {
     Redsync,
     Redislock,
     Rslock,
+    /// Locks as people write them by hand, with these clients.
+    Jedis,
+    Lettuce,
 }
 
 /// Before sharded channels and the batches of the watchdog, and the newest.
@@ -60,6 +63,8 @@ impl Library {
             Self::Redsync => "redsync",
             Self::Redislock => "redislock",
             Self::Rslock => "rslock",
+            Self::Jedis => "jedis",
+            Self::Lettuce => "lettuce",
         }
     }
 
@@ -70,6 +75,11 @@ impl Library {
             Self::Pottery => "redlock:",
             _ => "",
         }
+    }
+
+    /// How many turns are taken where nobody says how many: as many as take some seconds.
+    pub(crate) fn grants(self) -> u64 {
+        200
     }
 
     pub(crate) fn mode(self) -> &'static str {
@@ -88,14 +98,15 @@ impl Library {
         let (source, target) = (peers().join(self.folder()), self.target());
         fs::create_dir_all(&target).unwrap();
         match self {
-            Self::Redisson(version) => runs(
-                Command::new("mvn")
-                    .args(["-q", "-B", "-f"])
-                    .arg(source.join("pom.xml"))
-                    .arg(format!("-Dpeer.target={}", target.display()))
-                    .arg(format!("-Dredisson.version={version}"))
-                    .arg("package"),
-            ),
+            Self::Redisson(_) | Self::Jedis | Self::Lettuce => {
+                let mut mvn = Command::new("mvn");
+                mvn.args(["-q", "-B", "-f"]).arg(source.join("pom.xml"));
+                mvn.arg(format!("-Dpeer.target={}", target.display()));
+                if let Self::Redisson(version) = self {
+                    mvn.arg(format!("-Dredisson.version={version}"));
+                }
+                runs(mvn.arg("package"))
+            }
             Self::RedisPy | Self::PythonRedisLock | Self::Pottery => {
                 runs(Command::new("python3").args(["-m", "venv"]).arg(&target))
                     && runs(
@@ -149,9 +160,10 @@ impl Library {
         let target = self.target();
         let in_target = |program: &str| Command::new(target.join(program));
         Ok(match self {
-            Self::Redisson(_) => {
+            Self::Redisson(_) | Self::Jedis | Self::Lettuce => {
                 let mut java = Command::new("java");
-                let (jar, jars) = (target.join("redisson-peer.jar"), target.join("jars/*"));
+                let jar = target.join(format!("{}-peer.jar", self.folder()));
+                let jars = target.join("jars/*");
                 java.args([
                     "-XX:-UsePerfData",
                     "-XX:+UseSerialGC",

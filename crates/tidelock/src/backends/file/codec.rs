@@ -324,7 +324,7 @@ impl Ring {
         let reason = reader.text(reason)?;
         let what = match kind {
             0 => return Some(Self::Moved(id)),
-            1 => What::Granted(Grant { epoch, ttl, waiting }),
+            1 => What::Granted(Grant::new(epoch, ttl, waiting)),
             2 => What::Evicted(reason.into()),
             3 => What::Ask,
             _ => return None,
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn doorbells_are_read_as_they_were_written() {
         let id = ClaimId::from_u128(7 << 70 | 5);
-        let grant = Grant { epoch: 5, ttl: Duration::from_secs(3), waiting: 2 };
+        let grant = Grant::new(5, Duration::from_secs(3), 2);
         let news = |what| Ring::News(News { name: Name::new("x").unwrap(), id, what });
         for ring in
             [Ring::Moved(id), news(What::Granted(grant)), news(What::Evicted("why".into())), news(What::Ask)]

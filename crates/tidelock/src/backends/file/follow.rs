@@ -154,7 +154,7 @@ impl FileStore {
             Some(None) => return self.note(&claim, &line),
             Some(Some(hold)) => {
                 let waiting = u32::try_from(line.len() - line.holders()).unwrap_or(u32::MAX);
-                What::Granted(Grant { epoch: hold.epoch, ttl: claim.ttl, waiting })
+                What::Granted(Grant::new(hold.epoch, claim.ttl, waiting))
             }
             None => What::Ask,
         };

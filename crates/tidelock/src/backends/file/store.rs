@@ -147,7 +147,7 @@ impl FileStore {
             }
             let hold = PartHold::of_first(floor, at);
             write_only_holder(out, claim, hold);
-            Change::Write(Some(Grant { epoch: hold.epoch, ttl: claim.ttl, waiting: 0 }), hold.epoch)
+            Change::Write(Some(Grant::new(hold.epoch, claim.ttl, 0)), hold.epoch)
         })
     }
 

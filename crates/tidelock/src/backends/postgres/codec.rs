@@ -183,7 +183,7 @@ mod tests {
     fn what_is_told_is_read() {
         let id = ClaimId::from_u128(0x1234 << 64 | 7);
         let told = news(&format!("G{id}x:orders/42\n17 30000000 2"), "x:").unwrap();
-        let grant = Grant { epoch: 17, ttl: Duration::from_secs(30), waiting: 2 };
+        let grant = Grant::new(17, Duration::from_secs(30), 2);
         assert_eq!((told.id, told.name.as_str(), told.what), (id, "orders/42", What::Granted(grant)));
         let told = news(&format!("E{id}🔒\nby hand"), "").unwrap();
         assert_eq!((told.name.as_str(), told.what), ("🔒", What::Evicted("by hand".into())));

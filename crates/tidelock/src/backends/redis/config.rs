@@ -5,8 +5,8 @@ use std::{path::Path, time::Duration};
 use super::{
     Dialect, RedisBackend,
     options::{
-        DB, EVICTION, LOCK_KEY, MODE, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD,
-        SENTINEL_USER,
+        DB, EVICTION, FENCED, LOCK_KEY, MODE, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING,
+        SENTINEL_PASSWORD, SENTINEL_USER,
     },
     settings::{RedisSettings, Scripting},
 };
@@ -126,6 +126,21 @@ impl RedisConfig {
         self.set(&LOCK_KEY.about, template)
     }
 
+    /// Sets whether locks are taken as an `RFencedLock` of Redisson, which has a counter. Default: no.
+    ///
+    /// [`Guard::foreign_token`](crate::Guard::foreign_token) returns what it counted.
+    ///
+    /// ```no_run
+    /// use tidelock::backends::redis::{Dialect, RedisConfig};
+    ///
+    /// let config = RedisConfig::new("cache").mode(Dialect::Redisson).fenced(true);
+    /// # drop(config);
+    /// ```
+    #[must_use]
+    pub fn fenced(self, fenced: bool) -> Self {
+        self.set(&FENCED.about, if fenced { "1" } else { "0" })
+    }
+
     /// Sets whether to use a server that may drop locks when memory is short. Default: no.
     #[must_use]
     pub fn allow_eviction(self, allow: bool) -> Self {
@@ -179,8 +194,8 @@ mod tests {
         let sentinel = RedisConfig::sentinel(["a", "b:1"], "main").sentinel_user("s").sentinel_password("p");
         same(sentinel.user("me"), "redis+sentinel://me@a,b:1/main?sentinel_user=s&sentinel_password=p");
         same(RedisConfig::cluster(["a", "b"]).tls(true), "rediss+cluster://a,b");
-        let shared = RedisConfig::new("a").mode(Dialect::Redisson).lock_key("app:{name}");
-        same(shared, "redis://a?mode=redisson&lock_key=app:{name}");
+        let shared = RedisConfig::new("a").mode(Dialect::Redisson).lock_key("app:{name}").fenced(true);
+        same(shared, "redis://a?mode=redisson&lock_key=app:{name}&fenced=1");
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(in crate::backends) const OPTIONS: &[StoreOption] = &[
     SCRIPTING.about,
     MODE.about,
     LOCK_KEY.about,
+    FENCED.about,
     EVICTION.about,
     CA,
     CERT,
@@ -103,7 +104,7 @@ pub(in crate::backends) const MODE: UrlOption<Option<Dialect>> = UrlOption {
 };
 
 /// What those programs call a lock.
-pub(super) const LOCK_KEY: UrlOption<Template> = UrlOption {
+pub(in crate::backends) const LOCK_KEY: UrlOption<Template> = UrlOption {
     about: StoreOption::new(
         "lock_key",
         Value("{name}"),
@@ -112,6 +113,20 @@ pub(super) const LOCK_KEY: UrlOption<Template> = UrlOption {
     read: |about, text| {
         Template::new(text.unwrap_or_default())
             .ok_or_else(|| about.has_to_be("a text with {name} in it once, such as lock:{name}"))
+    },
+};
+
+/// Whether the counter of Redisson's fenced lock grows with our grants, too.
+pub(super) const FENCED: UrlOption<bool> = UrlOption {
+    about: StoreOption::new(
+        "fenced",
+        Value("0"),
+        "with `mode=redisson`: `1` takes a lock as an `RFencedLock`, with a token of its counter",
+    ),
+    read: |about, text| match text {
+        Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        _ => Err(about.has_to_be("0 or 1")),
     },
 };
 

@@ -20,8 +20,8 @@ use crate::{
 
 use super::fleet::{Dialect, Template};
 use super::options::{
-    DB, EVICTION, LOCK_KEY, MODE, OPTIONS, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING, SENTINEL_PASSWORD,
-    SENTINEL_USER, database,
+    DB, EVICTION, FENCED, LOCK_KEY, MODE, OPTIONS, PREFIX, REPLICAS, REPLICAS_TIMEOUT, SCRIPTING,
+    SENTINEL_PASSWORD, SENTINEL_USER, database,
 };
 
 /// How a client reaches Redis, and how locks are kept there.
@@ -40,6 +40,8 @@ pub(crate) struct RedisSettings {
     pub(super) scripting: Scripting,
     /// Whose locks are taken on top of ours, and how they are called.
     pub(super) mode: Option<(Dialect, Template)>,
+    /// Whether each of them raises the counter of an `RFencedLock`.
+    pub(super) fenced: bool,
     /// Whether a server that may evict locks is used all the same.
     pub(super) eviction_allowed: bool,
 }
@@ -161,6 +163,12 @@ impl RedisSettings {
                 "lock_key is the key of other programs for a lock: it needs mode=redisson or mode=setnx",
             ));
         }
+        let fenced = url.take(&FENCED)?;
+        if fenced && mode != Some(Dialect::Redisson) {
+            return Err(Error::invalid_url(
+                "fenced=1 raises the counter of Redisson's RFencedLock: it needs mode=redisson",
+            ));
+        }
         let scripting = url.take(&SCRIPTING)?;
         if mode.is_some() && matches!(scripting, Scripting::Off | Scripting::Functions) {
             return Err(Error::invalid_url(
@@ -170,6 +178,7 @@ impl RedisSettings {
         Ok(Self {
             address,
             mode: mode.map(|dialect| (dialect, template)),
+            fenced,
             login: Login { user: url.user.clone(), password: url.password.clone() },
             sentinel_login: Login {
                 user: url.take(&SENTINEL_USER)?,
@@ -308,6 +317,9 @@ mod tests {
             "redis://h?mode=setnx&lock_key=lock:",
             "redis://h?mode=setnx&lock_key={name}{name}",
             "redis://h?lock_key=lock:{name}",
+            "redis://h?fenced=1",
+            "redis://h?mode=setnx&fenced=1",
+            "redis://h?mode=redisson&fenced=yes",
         ] {
             let error = from_url(bad).unwrap_err();
             assert!(error.is_invalid_url() && !error.to_string().contains("secret"), "{bad}: {error}");

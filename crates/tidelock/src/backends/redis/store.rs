@@ -121,7 +121,7 @@ impl RedisStore {
     }
 
     /// What the answer to an enter says.
-    async fn read_entered(&self, claim: &Claim, answer: &Value) -> Result<Entered, Failure> {
+    pub(super) async fn read_entered(&self, claim: &Claim, answer: &Value) -> Result<Entered, Failure> {
         let Some(fleet) = &self.fleet else { return codec::entered(claim, answer) };
         let (entered, is_blocked) = fleet.entered(claim, answer)?;
         if is_blocked {
@@ -131,7 +131,7 @@ impl RedisStore {
     }
 
     /// What the answer to a leave says.
-    fn read_left(&self, id: ClaimId, answer: &Value) -> Result<Left, Failure> {
+    pub(super) fn read_left(&self, id: ClaimId, answer: &Value) -> Result<Left, Failure> {
         let left = codec::left(answer)?;
         if let Some(fleet) = &self.fleet {
             fleet.forget(id);

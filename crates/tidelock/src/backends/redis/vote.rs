@@ -9,14 +9,13 @@ use std::{
 use redis::Value;
 
 use super::{
-    codec,
     errors::{classify, is_missing},
     fitness::time_of,
     link::{Common, Form, Link, Live, Server},
     quiet::Quiet,
     record::Record,
     scripts::LOCKS,
-    settings::RedisSettings,
+    settings::{RedisSettings, Scripting},
     store::{Floor, RedisStore},
     wake::Wake,
 };
@@ -33,6 +32,9 @@ impl RedisStore {
         client: ClientId,
         longest_ttl: Duration,
     ) -> Result<(Self, Arc<Server>, Wake), Failure> {
+        // The functions of locks that other programs take as well do not raise an epoch.
+        let scripting = if config.mode.is_some() { Scripting::Scripts } else { config.scripting };
+        let config = RedisSettings { scripting, ..config };
         let (tell, wake) = Wake::new();
         let longest_ttl = AtomicU64::new(nanos(longest_ttl));
         let common = Common { longest_ttl, wary: true, ..Common::new(&config, &LOCKS, client, tell) };
@@ -75,7 +77,7 @@ impl RedisStore {
         let entered = answers.next().unwrap_or(Value::Nil).extract_error();
         server.give_up_if_broken(number, &entered);
         let (entered, time) = match entered {
-            Ok(answer) => (codec::entered(claim, &answer)?, answers.next()),
+            Ok(answer) => (self.read_entered(claim, &answer).await?, answers.next()),
             Err(error) if is_missing(&error) => {
                 let entered = self.ask_to_enter(claim, ask, floor).await?;
                 let key = self.common.space.key(&claim.name);
@@ -107,7 +109,7 @@ impl RedisStore {
             Some(answer) => answer?,
             None => self.ask(self.verbs.enter, &self.common.space.key(&claim.name), &make).await?,
         };
-        codec::entered(claim, &answer)
+        self.read_entered(claim, &answer).await
     }
 
     /// Gives a claim back on a server that is connected, whatever the server forgot.
@@ -120,7 +122,7 @@ impl RedisStore {
         floor: Floor,
     ) -> Result<Left, Failure> {
         match server.call(live, |form| self.leave_command(name, id, why, floor, form)).await {
-            Some(answer) => codec::left(&answer?),
+            Some(answer) => self.read_left(id, &answer?),
             None => self.ask_to_leave(name, id, why, floor).await,
         }
     }

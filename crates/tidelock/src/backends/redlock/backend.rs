@@ -25,6 +25,7 @@ impl RedlockBackend {
     }
 
     pub(super) async fn open(config: RedlockSettings, client: ClientId) -> Result<Self, Failure> {
+        let shares = config.servers.iter().any(redis::RedisSettings::has_mode);
         let (store, wake) = RedlockStore::connect(config, client).await?;
         let abilities = Abilities::new("redlock")
             .token(TokenGrade::TimeAssisted)
@@ -33,6 +34,8 @@ impl RedlockBackend {
             ))
             .follow(Ok(()))
             .min_ttl(redis::MIN_TTL)
+            // An owner that came in from elsewhere would have no entry among those of other programs.
+            .reentry(!shares)
             .renew_batch(128);
         Ok(Self(Client::new(store, wake, client, abilities)))
     }

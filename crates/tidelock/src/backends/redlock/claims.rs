@@ -49,6 +49,8 @@ pub(super) struct OwnClaim {
     may_hold: bool,
     /// Whether somebody sees to it that votes which are split come together.
     settling: bool,
+    /// How often what it had on too few servers was given back: votes from before that count no more.
+    yielded: u32,
 }
 
 /// What a push is good for.
@@ -94,6 +96,7 @@ impl Claims {
             evicted: 0,
             may_hold: false,
             settling: false,
+            yielded: 0,
         };
         !self.lock().entry(claim.id).or_insert_with(seat).is_over
     }
@@ -130,11 +133,6 @@ impl Claims {
         self.with(id, |seat| Arc::clone(&seat.claim))
     }
 
-    /// Whether it entered here.
-    pub(super) fn knows(&self, id: ClaimId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
     /// Whether it was left, and nobody was told yet.
     pub(super) fn is_over(&self, id: ClaimId) -> bool {
         self.lock().get(&id).is_some_and(|seat| seat.is_over)
@@ -167,13 +165,31 @@ impl Claims {
         self.with(id, |seat| seat.token)?
     }
 
-    /// A majority lets it hold. Says with which token: the first one stays. Nothing if it was left since that was asked:
-    /// then the votes are worth nothing. `seated` says that it had a seat when it was asked; others' claims have none.
-    pub(super) fn holds(&self, id: ClaimId, token: u64, seated: bool) -> Option<u64> {
+    /// A majority lets it hold. Says with which token: the first one stays. Nothing if it was left or gave back a vote
+    /// since that was asked: then the votes are worth nothing. `asked` is what [`Claims::ask_begins`] said; others'
+    /// claims have no seat then.
+    pub(super) fn holds(&self, id: ClaimId, token: u64, asked: Option<u32>) -> Option<u64> {
         match self.lock().get_mut(&id) {
-            Some(seat) => (!seat.is_over).then(|| *seat.token.get_or_insert(token)),
-            None => (!seated).then_some(token),
+            Some(seat) if seat.is_over => None,
+            Some(seat) if seat.token.is_none() && asked.is_some_and(|asked| asked != seat.yielded) => None,
+            Some(seat) => Some(*seat.token.get_or_insert(token)),
+            None => asked.is_none().then_some(token),
         }
+    }
+
+    /// Other programs have some servers and a claim has too few: it gives back what it has of those programs, and stays
+    /// in line. Says whether it does; not if it holds. `mark` is called before any later question is asked.
+    pub(super) fn yields(&self, id: ClaimId, mark: impl FnOnce()) -> bool {
+        let give = |seat: &mut OwnClaim| {
+            if seat.token.is_some() {
+                return false;
+            }
+            mark();
+            (seat.holds, seat.told, seat.may_hold) = (0, 0, false);
+            seat.yielded += 1;
+            true
+        };
+        self.with(id, give).unwrap_or_default()
     }
 
     /// Gives up a claim whose votes are split, for another to come first. Says on which servers it has to be left;
@@ -229,12 +245,15 @@ impl Claims {
         is_nowhere
     }
 
-    /// All servers are about to be asked how it stands.
-    pub(super) fn ask_begins(&self, id: ClaimId) {
-        self.with(id, |seat| {
+    /// All servers are about to be asked how it stands. Says how often it gave something back, if it has a seat.
+    pub(super) fn ask_begins(&self, id: ClaimId) -> Option<u32> {
+        let mut claims = self.lock();
+        let seat = claims.get_mut(&id)?;
+        if !seat.is_over {
             seat.told = 0;
             seat.may_hold = false;
-        });
+        }
+        Some(seat.yielded)
     }
 
     /// It waits, and holds on the servers that answered so, or said so since they were asked.
@@ -327,9 +346,23 @@ mod tests {
     }
 
     #[test]
+    fn votes_from_before_something_was_given_back_count_no_more() {
+        let (claims, id) = split();
+        let before = claims.ask_begins(id);
+        let mut marked = false;
+        assert!(claims.yields(id, || marked = true) && marked);
+        // Nothing is split any more, and the claim is still in line.
+        assert!(!claims.goes_on_settling(id) && claims.claim(id).is_some());
+        assert_eq!(claims.holds(id, 7, before), None);
+        assert_eq!(claims.holds(id, 8, claims.ask_begins(id)), Some(8));
+        // One that holds gives nothing back.
+        assert!(!claims.yields(id, || panic!("it holds")));
+    }
+
+    #[test]
     fn a_claim_that_holds_does_not_step_back() {
         let (claims, id) = split();
-        assert_eq!(claims.holds(id, 7, true), Some(7));
+        assert_eq!(claims.holds(id, 7, Some(0)), Some(7));
         assert_eq!(claims.step_back(id), None);
         assert_eq!(claims.token(id), Some(7));
         // Nor does one that may hold by what servers said since they were looked at.
@@ -343,7 +376,7 @@ mod tests {
         let (claims, id) = split();
         let claim = claims.claim(id).unwrap();
         assert_eq!(claims.step_back(id), Some(0b111));
-        assert_eq!(claims.holds(id, 7, true), None);
+        assert_eq!(claims.holds(id, 7, Some(0)), None);
         assert_eq!((claims.token(id), claims.claim(id)), (None, None));
         assert!(!claims.put_at(id, 1) && !claims.sit(&claim) && !claims.take_unasked(id));
         assert_eq!(claims.holds_at(id, 1), Use::Stray);
@@ -351,7 +384,7 @@ mod tests {
         // The engine is told of it, and what was counted before it was is worth nothing then, too.
         assert_eq!(claims.all().count(), 1);
         assert!(claims.is_over(id) && claims.take(id).is_some());
-        assert_eq!(claims.holds(id, 7, true), None);
+        assert_eq!(claims.holds(id, 7, Some(0)), None);
     }
 
     #[test]
@@ -369,7 +402,7 @@ mod tests {
     #[test]
     fn a_claim_of_somebody_else_has_no_seat_and_holds_by_its_votes() {
         let claims = Claims::new(2);
-        assert_eq!(claims.holds(ClaimId::new(ClientId::from_u64(9), 1), 7, false), Some(7));
+        assert_eq!(claims.holds(ClaimId::new(ClientId::from_u64(9), 1), 7, None), Some(7));
     }
 
     #[test]
@@ -384,6 +417,6 @@ mod tests {
         assert!(!claims.take_unasked(id));
         let (claims, id) = split();
         claims.is_not_at(id, 0b111);
-        assert!(claims.take_unasked(id) && !claims.knows(id));
+        assert!(claims.take_unasked(id) && claims.claim(id).is_none());
     }
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::backends::{
     redis::{
-        Scripting,
-        options::{DB, EVICTION, PREFIX, SCRIPTING},
+        Dialect, Scripting,
+        options::{DB, EVICTION, LOCK_KEY, MODE, PREFIX, SCRIPTING},
     },
     shared::{typed::typed_config, url::Url},
 };
@@ -61,6 +61,26 @@ impl RedlockConfig {
         self.set(&SCRIPTING.about, scripting.as_str())
     }
 
+    /// Sets the other programs that take the same locks on the same servers. Default: none.
+    ///
+    /// ```no_run
+    /// use tidelock::backends::{redis::Dialect, redlock::RedlockConfig};
+    ///
+    /// let servers = RedlockConfig::new(["one", "two", "three"]);
+    /// let config = servers.mode(Dialect::SetNx).lock_key("redlock:{name}");
+    /// # drop(config);
+    /// ```
+    #[must_use]
+    pub fn mode(self, mode: Dialect) -> Self {
+        self.set(&MODE.about, mode.as_str())
+    }
+
+    /// Sets what those programs call a lock: a text around `{name}`. Default: `{name}`.
+    #[must_use]
+    pub fn lock_key(self, template: impl Into<String>) -> Self {
+        self.set(&LOCK_KEY.about, template)
+    }
+
     /// Sets whether to use servers that may drop locks when memory is short. Default: no.
     #[must_use]
     pub fn allow_eviction(self, allow: bool) -> Self {
@@ -94,6 +114,8 @@ mod tests {
             typed,
             "redlocks://:p@a,b,c:1?db=1&prefix=x:&longest_ttl_ms=9000&eviction=refuse&scripting=functions",
         );
+        let shared = RedlockConfig::new(["a", "b", "c"]).mode(Dialect::SetNx).lock_key("redlock:{name}");
+        same(shared, "redlock://a,b,c?mode=setnx&lock_key=redlock:{name}");
     }
 
     #[test]

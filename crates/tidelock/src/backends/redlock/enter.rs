@@ -28,17 +28,18 @@ impl RedlockStore {
                 claim.ttl, self.longest_ttl
             )));
         }
+        self.voters[0].check(claim)?;
         if !self.claims.sit(claim) {
             return Ok(self.over(claim, ask));
         }
-        let answers = self.enter_all(claim, ask).await;
+        let (answers, asked) = self.enter_all(claim, ask).await;
         if self.claims.is_over(claim.id) {
             return Ok(self.over(claim, ask));
         }
         let votes = self.weighed(&answers, entry_vote);
         match quorum::entry(&votes, ask).unwrap_or(Entry::Failed) {
             Entry::Holds(token) => {
-                let Some(epoch) = self.agreed(claim, token, true).await? else {
+                let Some(epoch) = self.agreed(claim, token, asked).await? else {
                     return Ok(self.over(claim, ask));
                 };
                 let grants = answers.iter().filter_map(|answer| match answer {
@@ -117,9 +118,13 @@ impl RedlockStore {
         }
     }
 
-    /// Enters on all servers.
-    async fn enter_all(self: &Arc<Self>, claim: &Arc<Claim>, ask: Ask) -> Vec<Answer<Entered>> {
-        self.claims.ask_begins(claim.id);
+    /// Enters on all servers. Also says what [`Claims::ask_begins`](super::claims::Claims::ask_begins) did.
+    async fn enter_all(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        ask: Ask,
+    ) -> (Vec<Answer<Entered>>, Option<u32>) {
+        let asked = self.claims.ask_begins(claim.id);
         let asked_before = self.claims.may_be_at(claim.id, self.everywhere());
         let floor = self.floor();
         let question = |voter: &Arc<Link>| -> Asked<Entered> {
@@ -144,7 +149,7 @@ impl RedlockStore {
         for (server, question) in round.unfinished {
             self.hear_later(server, claim, question);
         }
-        round.answers
+        (round.answers, asked)
     }
 
     /// Somebody has to hear the answer: it may be that the claim holds there.
@@ -186,8 +191,12 @@ impl RedlockStore {
 
     /// The claim waits, and holds on some servers perhaps.
     pub(super) fn waits(self: &Arc<Self>, claim: &Claim, votes: &[Vote]) {
-        let bits = votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::Holds(_)));
-        match self.claims.waits(claim.id, bits.fold(0, |bits, (server, _)| bits | 1 << server)) {
+        let holds = votes.iter().enumerate().filter(|(_, vote)| matches!(vote, Vote::Holds(_)));
+        let holds = holds.fold(0_u16, |bits, (server, _)| bits | 1 << server);
+        if holds != 0 && (holds.count_ones() as usize) < self.needed() && self.gives_back(claim) {
+            return;
+        }
+        match self.claims.waits(claim.id, holds) {
             Use::Ask => {
                 let news = News { name: claim.name.clone(), id: claim.id, what: What::Ask };
                 self.do_later(async move { Some(news) });
@@ -197,13 +206,34 @@ impl RedlockStore {
         }
     }
 
-    /// The epoch that a majority has: written to one if none has. Nothing if the claim was left while that was found out.
-    /// `seated` says that it had a seat when the majority was asked.
+    /// Gives back what a claim has of other programs on too few servers, if such programs have others: they may need it
+    /// for a majority of their own. Says whether it did.
+    fn gives_back(self: &Arc<Self>, claim: &Claim) -> bool {
+        if !self.voters.iter().any(|voter| voter.is_blocked(claim.id)) {
+            return false;
+        }
+        let mut made = Vec::new();
+        let mark = || made.extend(self.voters.iter().map(|voter| voter.yields(claim.id)));
+        let does = self.claims.yields(claim.id, mark);
+        for (voter, made) in self.voters.iter().zip(made) {
+            let Some(made) = made else { continue };
+            let (voter, name, id) = (Arc::clone(voter), claim.name.clone(), claim.id);
+            self.do_later(async move {
+                // If it does not arrive, the next renewal says it.
+                let _ = tokio::time::timeout(GIVE_UP, voter.give_back(&name, id, made)).await;
+                None
+            });
+        }
+        does
+    }
+
+    /// The epoch that a majority has: written to one if none has. Nothing if the claim was left while that was found out,
+    /// or gave something back. `asked` is what [`Claims::ask_begins`](super::claims::Claims::ask_begins) said.
     pub(super) async fn agreed(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         token: quorum::Token,
-        seated: bool,
+        asked: Option<u32>,
     ) -> Result<Option<u64>, Failure> {
         if let Some(known) = self.claims.token(claim.id) {
             return Ok(Some(known));
@@ -211,7 +241,7 @@ impl RedlockStore {
         let (mut epoch, mut agreed) = (token.epoch, token.agreed);
         for _ in 0..ROUNDS_OF_AGREEMENT {
             if agreed {
-                return Ok(self.claims.holds(claim.id, epoch, seated));
+                return Ok(self.claims.holds(claim.id, epoch, asked));
             }
             let question = |voter: &Arc<Link>| -> Asked<Option<u64>> {
                 let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
@@ -235,7 +265,7 @@ impl RedlockStore {
             self.forget(round.unfinished);
         }
         if agreed {
-            return Ok(self.claims.holds(claim.id, epoch, seated));
+            return Ok(self.claims.holds(claim.id, epoch, asked));
         }
         Err(Failure::unknown("too few servers could be told how large the token is"))
     }
@@ -249,10 +279,10 @@ impl RedlockStore {
             if round > 0 {
                 tokio::time::sleep(split::pause(claim.id, round)).await;
             }
-            let answers = self.enter_all(claim, Ask::Queue).await;
+            let (answers, asked) = self.enter_all(claim, Ask::Queue).await;
             let votes = self.weighed(&answers, entry_vote);
             if let Some(Entry::Holds(token)) = quorum::entry(&votes, Ask::Queue) {
-                match self.agreed(claim, token, true).await? {
+                match self.agreed(claim, token, asked).await? {
                     Some(epoch) => return Ok(Entered::Held(grant(epoch, claim, [].iter()))),
                     None => break,
                 }
@@ -319,7 +349,7 @@ fn entry_vote(answer: &Answer<Entered>) -> Vote {
 
 /// What a majority grants, with the longest queue behind it.
 pub(super) fn grant<'a>(epoch: u64, claim: &Claim, grants: impl Iterator<Item = &'a Grant>) -> Grant {
-    Grant { epoch, ttl: claim.ttl, waiting: grants.map(|grant| grant.waiting).max().unwrap_or(0) }
+    Grant::new(epoch, claim.ttl, grants.map(|grant| grant.waiting).max().unwrap_or(0))
 }
 
 /// The place that half of the servers show, and the first moment at which a lease ahead of it may end.

@@ -233,8 +233,31 @@ impl Link {
         floor: Floor,
     ) -> Result<Left, Failure> {
         let live = self.server.live().ok_or_else(|| self.is_not_connected())?;
-        let left = self.store.leave_anyway((&self.server, live), name, id, why, floor).await;
+        let left = match self.store.free_stranger(name, id).await {
+            Some(left) => left,
+            None => self.store.leave_anyway((&self.server, live), name, id, why, floor).await,
+        };
         left.map_err(|failure| self.named(failure))
+    }
+
+    /// Refuses what other programs cannot be kept out of.
+    pub(super) fn check(&self, claim: &Claim) -> Result<(), Failure> {
+        self.store.check(claim)
+    }
+
+    /// Whether other programs keep a claim from holding here, as far as is known.
+    pub(super) fn is_blocked(&self, id: ClaimId) -> bool {
+        self.store.is_blocked(id)
+    }
+
+    /// What a claim has here of other programs counts no more. Says when it was taken, so that it can be given back.
+    pub(super) fn yields(&self, id: ClaimId) -> Option<u64> {
+        self.store.yields(id)
+    }
+
+    /// Gives back what a claim took of other programs at this time.
+    pub(super) async fn give_back(&self, name: &Name, id: ClaimId, made: u64) -> Result<Left, Failure> {
+        self.store.give_back(name, id, made).await
     }
 
     pub(super) async fn raise(&self, name: &Name, id: ClaimId, epoch: u64) -> Result<Option<u64>, Failure> {

@@ -1,6 +1,6 @@
 //! Renewing, and what is known of claims by it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{
     enter::{grant, middle},
@@ -9,7 +9,10 @@ use super::{
     round::{Answer, Asked},
     store::RedlockStore,
 };
-use crate::backend::{Ask, Claim, Failure, Standing};
+use crate::backend::{Ask, Claim, Failure, Place, Standing};
+
+/// When a claim looks again whose votes were given back while they were counted.
+const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 impl RedlockStore {
     pub(super) async fn renew(
@@ -18,10 +21,7 @@ impl RedlockStore {
     ) -> Result<Vec<Standing>, Failure> {
         let Some(ttl) = claims.iter().map(|claim| claim.ttl).min() else { return Ok(Vec::new()) };
         let held: Vec<_> = claims.iter().map(|claim| self.claims.token(claim.id).is_some()).collect();
-        let seated: Vec<_> = claims.iter().map(|claim| self.claims.knows(claim.id)).collect();
-        for claim in claims.iter() {
-            self.claims.ask_begins(claim.id);
-        }
+        let asked: Vec<_> = claims.iter().map(|claim| self.claims.ask_begins(claim.id)).collect();
         let floor = self.floor();
         let question = |voter: &Arc<Link>| -> Asked<Vec<Standing>> {
             let (voter, claims) = (Arc::clone(voter), Arc::clone(claims));
@@ -40,7 +40,7 @@ impl RedlockStore {
         for (index, claim) in claims.iter().enumerate() {
             let votes = votes(&round.answers, index);
             let stand = quorum::outcome(&votes, held[index]).unwrap_or(Outcome::Unknown);
-            let stand = self.stands(claim, index, stand, &votes, &round.answers, seated[index]);
+            let stand = self.stands(claim, index, stand, &votes, &round.answers, asked[index]);
             standings.push(stand.await);
         }
         // Only now that nothing keeps the answers from being heard: until then nobody knows that it is over.
@@ -62,7 +62,7 @@ impl RedlockStore {
         stand: Outcome,
         votes: &[Vote],
         answers: &[Answer<Vec<Standing>>],
-        seated: bool,
+        asked: Option<u32>,
     ) -> Standing {
         if self.claims.is_over(claim.id) {
             return Standing::Gone;
@@ -73,8 +73,12 @@ impl RedlockStore {
         });
         match stand {
             Outcome::Holds(token) => {
-                let epoch = match self.agreed(claim, token, seated).await {
+                let epoch = match self.agreed(claim, token, asked).await {
                     Ok(Some(epoch)) => epoch,
+                    // It gave something back while this was asked.
+                    Ok(None) if self.claims.claim(claim.id).is_some() => {
+                        return Standing::Waiting(Place { ahead: 1, lapse_in: Some(LOOK_AGAIN) });
+                    }
                     Ok(None) => return Standing::Gone,
                     Err(_) => return Standing::Unknown,
                 };

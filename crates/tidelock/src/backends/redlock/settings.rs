@@ -7,7 +7,7 @@ use crate::{
         StoreOption,
         redis::{
             RedisSettings,
-            options::{DB, EVICTION, PREFIX, SCRIPTING},
+            options::{DB, EVICTION, LOCK_KEY, MODE, PREFIX, SCRIPTING},
         },
         shared::{
             longest_ttl,
@@ -20,8 +20,18 @@ use crate::{
 
 /// The options of a single server, which apply to all servers, and one more. Servers that vote have no
 /// replicas and no Sentinels.
-pub(super) const OPTIONS: &[StoreOption] =
-    &[PREFIX.about, DB.about, SCRIPTING.about, EVICTION.about, CA, CERT, KEY, LONGEST_TTL.about];
+pub(super) const OPTIONS: &[StoreOption] = &[
+    PREFIX.about,
+    DB.about,
+    SCRIPTING.about,
+    MODE.about,
+    LOCK_KEY.about,
+    EVICTION.about,
+    CA,
+    CERT,
+    KEY,
+    LONGEST_TTL.about,
+];
 
 pub(super) const LONGEST_TTL: UrlOption<Duration> = longest_ttl::option(
     "the longest ttl that any client may ask for, the same for all clients; a server that was started has no vote for as long",
@@ -74,11 +84,6 @@ impl RedlockSettings {
             Ok(server)
         };
         let servers: Vec<_> = hosts.into_iter().map(of_host).collect::<Result<_>>()?;
-        if servers.iter().any(RedisSettings::has_mode) {
-            return Err(Error::invalid_url(
-                "redlock:// cannot take the locks of other programs: leave mode= out, or use redis:// if those programs use one server",
-            ));
-        }
         if !servers.iter().all(RedisSettings::can_vote) {
             return Err(Error::invalid_url(
                 "redlock:// asks single servers by scripts: leave out replicas= and scripting=off",
@@ -119,8 +124,9 @@ mod tests {
             "redlock://a,b,c?longest_ttl_ms=soon",
             "redlock://a,b,c?scripting=off",
             "redlock://a,b,c?replicas=1",
-            "redlock://a,b,c?mode=setnx",
-            "redlock://a,b,c?mode=redisson",
+            "redlock://a,b,c?lock_key=lock:{name}",
+            "redlock://a,b,c?mode=redisson&fenced=1",
+            "redlock://a,b,c?mode=setnx&scripting=functions",
             "redlock://:secret@a,b,c?nonsense",
             "redlock://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16",
         ] {

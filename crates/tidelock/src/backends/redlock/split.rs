@@ -22,6 +22,10 @@ pub(super) enum Turn {
 
 /// What to do, by what is in line on each server that answered.
 pub(super) fn turn(mine: ClaimId, views: &[Option<LockView>], needed: usize) -> Turn {
+    // Where another program is in the way nobody of us holds, and nobody gains by giving way to another of us.
+    if views.iter().flatten().flat_map(|view| &view.holders).any(|holder| holder.foreign.is_some()) {
+        return Turn::Wait;
+    }
     let mut holds: HashMap<ClaimId, usize> = HashMap::new();
     for holder in views.iter().flatten().flat_map(|view| &view.holders) {
         *holds.entry(holder.id).or_default() += 1;

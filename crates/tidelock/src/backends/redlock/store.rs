@@ -27,7 +27,10 @@ use crate::{
         Ask, Claim, ClaimId, ClientId, Entered, Failure, FailureKind, Follows, Leave, Left, LockView, News,
         Scope, Standing,
     },
-    backends::{redis::Tracking, shared::served::Verbs},
+    backends::{
+        redis::{RedisSettings, Tracking},
+        shared::served::Verbs,
+    },
     clock::{Clock, Moment},
     model::name::Name,
 };
@@ -47,6 +50,8 @@ pub(crate) struct RedlockStore {
     pub(super) owed: Vec<Mutex<VecDeque<(Name, ClaimId, Moment)>>>,
     pub(super) claims: Claims,
     pub(super) longest_ttl: Duration,
+    /// Whether other programs take the same locks.
+    pub(super) shares: bool,
     pub(super) clock: Clock,
     /// Whether somebody finds out which servers are known for long enough.
     pub(super) vouching: AtomicBool,
@@ -95,6 +100,7 @@ impl RedlockStore {
         config: RedlockSettings,
         client: ClientId,
     ) -> Result<(Arc<Self>, Wake), Failure> {
+        let shares = config.servers.iter().any(RedisSettings::has_mode);
         let mut voters = Vec::new();
         let mut wakes = Vec::new();
         for server in config.servers {
@@ -111,6 +117,7 @@ impl RedlockStore {
             claims: Claims::new(majority(voters.len())),
             voters,
             longest_ttl: config.longest_ttl,
+            shares,
             clock: Clock::machine(),
             vouching: AtomicBool::new(false),
             connecting,

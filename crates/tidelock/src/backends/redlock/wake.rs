@@ -91,6 +91,10 @@ impl RedlockStore {
 
     fn heard(self: &Arc<Self>, server: usize, news: News) -> Option<News> {
         match &news.what {
+            // First in line there, which is not enough where other programs take the lock, too.
+            What::Granted(_) if self.shares && self.claims.claim(news.id).is_some() => {
+                Some(News { what: What::Ask, ..news })
+            }
             What::Granted(_) => self.holds_at(server, &news.name, news.id),
             What::Evicted(_) => {
                 let (claim, asked) = self.claims.evicted_at(news.id, server)?;

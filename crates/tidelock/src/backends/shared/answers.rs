@@ -8,7 +8,7 @@ use crate::{
 
 /// A claim holds with this epoch, for so many microseconds, while others wait.
 pub(crate) fn grant(epoch: i64, ttl: i64, waiting: i64) -> Grant {
-    Grant { epoch: natural(epoch), ttl: from_micros(ttl), waiting: count(waiting) }
+    Grant::new(natural(epoch), from_micros(ttl), count(waiting))
 }
 
 /// A claim waits behind others. The first of those ahead lapses in so many microseconds; a negative number if none does.
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn numbers_become_grants_and_places() {
-        let granted = Grant { epoch: 17, ttl: Duration::from_secs(30), waiting: 2 };
+        let granted = Grant::new(17, Duration::from_secs(30), 2);
         assert_eq!(grant(17, 30_000_000, 2), granted);
         assert_eq!(place(3, 5), Place { ahead: 3, lapse_in: Some(Duration::from_micros(5)) });
         assert_eq!(place(3, -1), Place { ahead: 3, lapse_in: None });

@@ -86,7 +86,7 @@ impl Entry {
             true => self.claim.ttl,
             false => self.claim.ttl.min(self.session.timeout() / 4 * 3),
         };
-        Grant { epoch: self.epoch, ttl, waiting }
+        Grant::new(self.epoch, ttl, waiting)
     }
 
     pub(super) fn is_watched(&self) -> bool {

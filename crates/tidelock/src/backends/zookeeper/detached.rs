@@ -98,7 +98,7 @@ impl ZookeeperStore {
             match session.ask(Request::set_data(&path, &data, stat.version)).await {
                 Ok(_) => {
                     let waiting = u32::try_from(children.len() - found.len()).unwrap_or(u32::MAX);
-                    return Ok(Standing::Held(Grant { epoch, ttl: claim.ttl, waiting }));
+                    return Ok(Standing::Held(Grant::new(epoch, claim.ttl, waiting)));
                 }
                 Err(error) if error.is(BAD_VERSION) => {}
                 Err(error) if error.is(NO_NODE) => return Ok(Standing::Gone),

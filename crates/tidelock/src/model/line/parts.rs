@@ -150,7 +150,7 @@ mod tests {
             let mut line = Line::from_parts(last_epoch, []);
             let answer = line.enter(&claim, Ask::Queue, at, &mut Vec::new());
             let hold = PartHold::of_first(last_epoch, at);
-            let grant = Grant { epoch: hold.epoch, ttl: claim.ttl, waiting: 0 };
+            let grant = Grant::new(hold.epoch, claim.ttl, 0);
             assert_eq!(answer, Entered::Held(grant));
             let part = Part { lapses: at.lease + claim.ttl, since: at.lease, hold: Some(hold), claim };
             assert_eq!(line.parts().collect::<Vec<_>>(), [part]);

@@ -91,7 +91,7 @@ impl Backend for FaultyBackend {
                     .change(state, &claim.name, now, |line, at, effects| line.renew(claim.id, at, effects));
                 match state.epochs.get(&claim.id) {
                     Some(epoch) if stands == Standing::Gone && store.flaws.keep_records() => {
-                        Standing::Held(Grant { epoch: *epoch, ttl: claim.ttl, waiting: 0 })
+                        Standing::Held(Grant::new(*epoch, claim.ttl, 0))
                     }
                     _ => stands,
                 }

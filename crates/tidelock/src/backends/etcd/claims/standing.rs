@@ -133,7 +133,7 @@ pub(super) fn held(claim: &Claim, epoch: i64, waiting: usize) -> Standing {
 }
 
 pub(super) fn grant(claim: &Claim, epoch: i64, waiting: usize) -> Grant {
-    Grant { epoch: epoch as u64, ttl: claim.ttl, waiting: count(waiting) }
+    Grant::new(epoch as u64, claim.ttl, count(waiting))
 }
 
 /// What is ahead is watched, so the claim need not be told when to look again.

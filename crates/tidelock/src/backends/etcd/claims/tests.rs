@@ -74,7 +74,7 @@ fn other(created: i64, share: Share, owner: Option<&str>) -> Contender {
 }
 
 fn held(created: i64, waiting: u32) -> Grant {
-    Grant { epoch: (BASE + created) as u64, ttl: Duration::from_secs(9), waiting }
+    Grant::new((BASE + created) as u64, Duration::from_secs(9), waiting)
 }
 
 fn waiting(ahead: u32) -> Standing {

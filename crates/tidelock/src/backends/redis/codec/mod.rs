@@ -156,7 +156,7 @@ pub(super) fn entered(claim: &Claim, value: &Value) -> Result<Entered, Failure> 
     if let Value::BulkString(epoch) = value {
         let epoch = std::str::from_utf8(epoch).ok().and_then(|epoch| epoch.parse().ok());
         let epoch = epoch.ok_or_else(|| strange("enter"))?;
-        return Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 }));
+        return Ok(Entered::Held(Grant::new(epoch, claim.ttl, 0)));
     }
     if let Some(found) = found(value) {
         return Err(unreadable(found, Reader::Script));
@@ -243,11 +243,11 @@ pub(super) fn news(space: &Space, message: &[u8]) -> Option<News> {
     let text = std::str::from_utf8(message).ok()?;
     let (text, key) = text.rsplit_once('\n')?;
     let what = match GRANTED.letter.of(text)? {
-        news::GRANTED => What::Granted(Grant {
-            epoch: GRANTED.epoch.number(text)?,
-            ttl: Duration::from_micros(GRANTED.ttl.number(text)?),
-            waiting: GRANTED.text.number(text)?,
-        }),
+        news::GRANTED => What::Granted(Grant::new(
+            GRANTED.epoch.number(text)?,
+            Duration::from_micros(GRANTED.ttl.number(text)?),
+            GRANTED.text.number(text)?,
+        )),
         news::EVICTED => What::Evicted(EVICTED.text.of(text)?.into()),
         _ => return None,
     };
@@ -259,7 +259,7 @@ pub(super) fn news(space: &Space, message: &[u8]) -> Option<News> {
 pub(super) fn message(key: &str, effect: &Effect) -> Option<String> {
     let id = effect.id;
     match &effect.what {
-        What::Granted(Grant { epoch, ttl, waiting }) => {
+        What::Granted(Grant { epoch, ttl, waiting, .. }) => {
             let (epoch, ttl) = (digits(GRANTED.epoch, *epoch), digits(GRANTED.ttl, micros(*ttl)));
             Some(format!("{}{id}{epoch}{ttl}{waiting}\n{key}", news::GRANTED))
         }
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn messages_are_those_of_earlier_releases() {
         let (space, id) = (Space::new("t:"), ClaimId::new(ClientId::from_u64(1), 1));
-        let grant = Grant { epoch: 7_000_000_000_000_005, ttl: Duration::from_secs(30), waiting: 1 };
+        let grant = Grant::new(7_000_000_000_000_005, Duration::from_secs(30), 1);
         for (name, what) in
             [("granted", What::Granted(grant)), ("evicted", What::Evicted("no reason".into()))]
         {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn what_is_told_is_what_is_heard() {
         let (space, name) = (Space::new("t:"), Name::new("a{b").unwrap());
-        let grant = Grant { epoch: 1_700_000_000_000_007, ttl: Duration::from_micros(123_456), waiting: 12 };
+        let grant = Grant::new(1_700_000_000_000_007, Duration::from_micros(123_456), 12);
         for what in [What::Granted(grant), What::Evicted("two\nlines".into())] {
             let effect = Effect { id: ClaimId::from_u128(7 << 100), what: what.clone() };
             let text = message(&space.key(&name), &effect).unwrap();

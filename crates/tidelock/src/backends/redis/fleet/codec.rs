@@ -2,9 +2,9 @@
 
 use redis::Value;
 
-use super::{Dialect, Fleet};
+use super::{Dialect, Fleet, claims::Entry};
 use crate::{
-    backend::{Claim, Entered, Failure, Standing},
+    backend::{Claim, Entered, Failure, Grant, Standing},
     backends::{
         redis::codec,
         shared::{
@@ -13,6 +13,9 @@ use crate::{
         },
     },
 };
+
+/// When a claim looks again whose entry was given back while it was asked about, in microseconds.
+const LOOK_AGAIN: i64 = 25_000;
 
 impl Fleet {
     /// The reply to `fleet_enter`, noted. Also whether other programs are in the way.
@@ -26,13 +29,19 @@ impl Fleet {
         }
         Ok(match codec::numbers(answer).as_deref() {
             // That somebody waits outside of our line is not known, and likely.
-            Some([1, epoch, ttl, waiting, made]) => {
-                if !self.claims.holds(claim, natural(*made)) {
-                    return Err(Failure::unknown(
-                        "the lock of other programs was taken away and taken again",
-                    ));
+            Some([1, epoch, ttl, waiting, made, number @ ..]) => {
+                match self.claims.holds(claim, natural(*made)) {
+                    Entry::Good => (
+                        Entered::Held(numbered(grant(*epoch, *ttl, (*waiting).max(1)), number.first())),
+                        false,
+                    ),
+                    Entry::Yielded => (Entered::Waiting(place(1, LOOK_AGAIN)), true),
+                    Entry::Another => {
+                        return Err(Failure::unknown(
+                            "the lock of other programs was taken away and taken again",
+                        ));
+                    }
                 }
-                (Entered::Held(grant(*epoch, *ttl, (*waiting).max(1))), false)
             }
             Some([2, ahead, look_again, -1]) => {
                 self.claims.waits(claim, true);
@@ -56,24 +65,30 @@ impl Fleet {
         answer: &Value,
     ) -> Result<(Vec<(Standing, bool)>, u64), Failure> {
         let count = claims.len();
-        let numbers = codec::numbers(answer).filter(|numbers| numbers.len() == 5 * count + 1);
+        let numbers = codec::numbers(answer).filter(|numbers| numbers.len() == 6 * count + 1);
         let numbers = numbers.ok_or_else(|| codec::strange("renew"))?;
-        let (fives, _) = numbers.as_chunks::<5>();
-        let standings = claims.zip(fives).map(|(claim, five)| match *five {
-            [1, epoch, ttl, waiting, made] if self.claims.holds(claim, natural(made)) => {
-                (Standing::Held(grant(epoch, ttl, waiting.max(1))), false)
-            }
-            [2, ahead, look_again, _, why] => {
-                self.claims.waits(claim, why < 0);
+        let (sixes, _) = numbers.as_chunks::<6>();
+        let gone = |claim: &Claim| {
+            self.claims.forget(claim.id);
+            (Standing::Gone, false)
+        };
+        let standings = claims.zip(sixes).map(|(claim, six)| match *six {
+            [1, epoch, ttl, waiting, made, number] => match self.claims.holds(claim, natural(made)) {
+                Entry::Good => {
+                    (Standing::Held(numbered(grant(epoch, ttl, waiting.max(1)), Some(&number))), false)
+                }
+                Entry::Yielded => (Standing::Waiting(place(1, LOOK_AGAIN)), true),
+                Entry::Another => gone(claim),
+            },
+            [2, ahead, look_again, _, why, _] => {
+                // One that lets others in goes on doing so if it is asked about before its time.
+                self.claims.waits(claim, why == -1);
                 (Standing::Waiting(place(ahead, look_again)), why == -1)
             }
             [9, ..] => (Standing::Unknown, false),
-            _ => {
-                self.claims.forget(claim.id);
-                (Standing::Gone, false)
-            }
+            _ => gone(claim),
         });
-        Ok((standings.collect(), natural(numbers[5 * count])))
+        Ok((standings.collect(), natural(numbers[6 * count])))
     }
 
     /// Something else is kept where other programs take the lock.
@@ -87,4 +102,9 @@ impl Fleet {
             self.key(&claim.name)
         ))
     }
+}
+
+/// A grant with the number of its entry, if that has one.
+fn numbered(grant: Grant, number: Option<&i64>) -> Grant {
+    Grant { foreign: number.map(|number| natural(*number)).filter(|number| *number > 0), ..grant }
 }

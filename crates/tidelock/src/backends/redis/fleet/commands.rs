@@ -2,7 +2,7 @@
 
 use redis::Cmd;
 
-use super::Fleet;
+use super::{FENCED, Fleet};
 use crate::{
     backend::{Claim, ClaimId},
     backends::redis::{codec::Text, commands::name_of, link::Form, scripts::Verb},
@@ -19,7 +19,11 @@ impl Fleet {
         claim: &Claim,
     ) -> Cmd {
         let mut command = name_of(verb, form);
-        command.arg(2).arg(line).arg(self.key(&claim.name));
+        let key = self.key(&claim.name);
+        command.arg(if self.is_fenced { 3 } else { 2 }).arg(line).arg(&key);
+        if self.is_fenced {
+            command.arg(self.counter(claim, key));
+        }
         command.arg(self.kind(claim)).arg(millis(claim));
         command
     }
@@ -32,12 +36,15 @@ impl Fleet {
         claims: impl ExactSizeIterator<Item = (&'a Claim, &'a str)> + Clone,
     ) -> Cmd {
         let mut command = name_of(verb, form);
-        command.arg(2 * claims.len());
+        command.arg(if self.is_fenced { 3 } else { 2 } * claims.len());
         for (_, line) in claims.clone() {
             command.arg(line);
         }
         for (claim, _) in claims.clone() {
             command.arg(self.key(&claim.name));
+        }
+        for (claim, _) in claims.clone().filter(|_| self.is_fenced) {
+            command.arg(self.counter(claim, self.key(&claim.name)));
         }
         command.arg(claims.len());
         for (claim, _) in claims {
@@ -60,6 +67,14 @@ impl Fleet {
         command.arg(self.form()).arg(Text(self.claims.known(id)));
         command.arg(if form.shard.is_some() { "s" } else { "p" });
         command
+    }
+}
+
+impl Fleet {
+    /// The counter of a claim that raises one; else its key once more, because a key that is missing keeps a script
+    /// from being called in a slot that is on the move.
+    fn counter(&self, claim: &Claim, key: String) -> String {
+        if self.kind(claim) == FENCED { super::beside("redisson_lock_token", &key) } else { key }
     }
 }
 

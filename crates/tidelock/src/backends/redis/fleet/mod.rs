@@ -11,12 +11,14 @@
 //! | `codec` | their replies |
 //! | `ears` | hearing that another program gave a lock back |
 //! | `view` | what people see of other programs, and how their entries are taken away |
+//! | `votes` | what `redlock` asks one server of several that vote |
 
 mod claims;
 mod codec;
 mod commands;
 mod ears;
 mod view;
+mod votes;
 
 pub(super) use self::view::is_stranger;
 use self::{claims::Claims, ears::Ears};
@@ -30,6 +32,9 @@ use crate::{
     model::name::Name,
 };
 
+/// The letter of an `RFencedLock`.
+const FENCED: &str = "f";
+
 /// Other programs that take the same locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +47,7 @@ pub enum Dialect {
 
 impl Dialect {
     /// Returns its name in a URL.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(in crate::backends) fn as_str(self) -> &'static str {
         match self {
             Self::Redisson => "redisson",
             Self::SetNx => "setnx",
@@ -96,6 +101,10 @@ pub(super) struct Fleet {
     pub(super) dialect: Dialect,
     template: Template,
     is_cluster: bool,
+    /// Whether each lock raises the counter of an `RFencedLock`.
+    is_fenced: bool,
+    /// Whether the server is one of several that vote.
+    votes: bool,
     pub(super) claims: Claims,
     pub(super) ears: Ears,
 }
@@ -107,6 +116,8 @@ impl Fleet {
             dialect,
             template,
             is_cluster: matches!(config.address, Address::Cluster(_)),
+            is_fenced: config.fenced,
+            votes: common.wary,
             claims: Claims::new(common.clock.clone()),
             ears: Ears::new(common.tell.clone(), common.clock.clone()),
         })
@@ -130,6 +141,11 @@ impl Fleet {
                 "mode=setnx has no readers, because a key of SET NX has one holder: use a mutex, or mode=redisson for an RReadWriteLock",
             ));
         }
+        if self.votes && matches!(self.kind(claim), "r" | "w") {
+            return Err(Failure::denied(
+                "on several servers that vote mode=redisson has no read-write locks, only those of a RedissonRedLock: use a mutex, or redis:// for an RReadWriteLock",
+            ));
+        }
         let key = self.key(&claim.name);
         if key == line {
             return Err(Failure::denied(format!(
@@ -150,6 +166,7 @@ impl Fleet {
             (Dialect::SetNx, _) => "n",
             (Dialect::Redisson, Share::Shared) => "r",
             (Dialect::Redisson, _) if claim.writes => "w",
+            (Dialect::Redisson, _) if self.is_fenced => FENCED,
             (Dialect::Redisson, _) => "l",
         }
     }
@@ -164,7 +181,7 @@ impl Fleet {
 }
 
 /// A name beside a lock, as Redisson makes it: in the lock's slot.
-pub(super) fn channel(of: &str, key: &str) -> String {
+pub(super) fn beside(of: &str, key: &str) -> String {
     if key.contains('{') { format!("{of}:{key}") } else { format!("{of}:{{{key}}}") }
 }
 
@@ -189,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_those_of_redisson() {
-        assert_eq!(channel("redisson_lock__channel", "a"), "redisson_lock__channel:{a}");
-        assert_eq!(channel("redisson_lock__channel", "x:{a}"), "redisson_lock__channel:x:{a}");
+    fn names_beside_a_lock_are_those_of_redisson() {
+        assert_eq!(beside("redisson_lock__channel", "a"), "redisson_lock__channel:{a}");
+        assert_eq!(beside("redisson_lock_token", "x:{a}"), "redisson_lock_token:x:{a}");
     }
 }

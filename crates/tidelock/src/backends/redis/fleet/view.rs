@@ -55,7 +55,7 @@ impl RedisStore {
             let text =
                 format!("a {strange} that is no lock of these programs is kept there, and is in the way");
             let foreign = Foreign::new(strange, "", 1, found.left.is_some());
-            strangers.push(stranger(name, b"", text, false, found.left.unwrap_or_default(), foreign));
+            strangers.push(stranger(name, id_of(b""), text, false, found.left.unwrap_or_default(), foreign));
         }
         if strangers.is_empty() {
             return Ok(view);
@@ -73,10 +73,28 @@ impl RedisStore {
         name: &Name,
         id: ClaimId,
     ) -> Result<Left, Failure> {
-        let (_, _, found) = self.see_together(fleet, name).await?;
-        let Some((entry, ..)) = found.entries.iter().find(|(entry, ..)| id_of(entry) == id) else {
+        let (now, head, found) = self.see_together(fleet, name).await?;
+        let line = codec::view(name, &head, codec::store_time(now));
+        let is_ours = |entry: &[u8]| line.as_ref().is_some_and(|view| is_of(entry, view));
+        let mut strangers = found.entries.iter().filter(|(entry, ..)| !is_ours(entry));
+        let Some((entry, ..)) = strangers.find(|(entry, ..)| fleet.id_of(entry) == id) else {
             return Ok(Left::Absent);
         };
+        self.free_entry(fleet, name, entry).await
+    }
+
+    /// Takes the entry of a claim away that was made at this time, and leaves the claim in line.
+    pub(in crate::backends::redis) async fn free_own(
+        &self,
+        fleet: &Fleet,
+        name: &Name,
+        id: ClaimId,
+        made: u64,
+    ) -> Result<Left, Failure> {
+        self.free_entry(fleet, name, format!("{}{made}", owner(id)).as_bytes()).await
+    }
+
+    async fn free_entry(&self, fleet: &Fleet, name: &Name, entry: &[u8]) -> Result<Left, Failure> {
         let key = fleet.key(name);
         let make = |form: Form<'_>| {
             let mut command = name_of(&FLEET_FREE, form);
@@ -114,8 +132,9 @@ impl RedisStore {
             Dialect::SetNx if holds => return,
             Dialect::SetNx => Sound::Key(key),
             Dialect::Redisson => {
-                let of = if fleet.kind(claim) == "l" { "redisson_lock__channel" } else { "redisson_rwlock" };
-                Sound::Channel { channel: super::channel(of, &key), sharded: fleet.is_cluster }
+                let is_rw = matches!(fleet.kind(claim), "r" | "w");
+                let of = if is_rw { "redisson_rwlock" } else { "redisson_lock__channel" };
+                Sound::Channel { channel: super::beside(of, &key), sharded: fleet.is_cluster }
             }
         };
         if let Ok(server) = self.link.server(&self.common.space.key(&claim.name)).await {
@@ -141,20 +160,27 @@ impl Fleet {
         let ends = if found.left.is_none() { ", without an expiry" } else { "" };
         let label = format!("{made}: {id}{often}{ends}");
         let foreign = Foreign::new(self.dialect.as_str(), &id, times, found.left.is_some());
-        stranger(name, entry, label, reads, found.left.unwrap_or_default(), foreign)
+        stranger(name, self.id_of(entry), label, reads, found.left.unwrap_or_default(), foreign)
+    }
+
+    /// The id under which people see an entry. A client of Redisson has another one on each server, so on servers that
+    /// vote all of its entries have the same id: a server has one of them at most.
+    fn id_of(&self, entry: &[u8]) -> ClaimId {
+        let is_any = self.votes && self.dialect == Dialect::Redisson;
+        id_of(if is_any { b"" } else { entry })
     }
 }
 
 fn stranger(
     name: &Name,
-    entry: &[u8],
+    id: ClaimId,
     label: String,
     reads: bool,
     left: Duration,
     foreign: Foreign,
 ) -> ClaimView {
     let share = if reads { Share::Shared } else { Share::Exclusive };
-    let mut claim = Claim::new(id_of(entry), name.clone(), share, left);
+    let mut claim = Claim::new(id, name.clone(), share, left);
     claim.label = Arc::from(label);
     let mut view = ClaimView::new(&claim, None, Duration::ZERO, left);
     view.foreign = Some(foreign);

@@ -3,10 +3,12 @@
 --
 --   n  a string that `SET name value NX PX` makes
 --   l  the hash of Redisson's RLock: one field
+--   f  the same, and the counter of its RFencedLock, which each entry raises by one
 --   r  the hash of its RReadWriteLock, to read: field `mode` and a field for each reader
 --   w  the same, to write
--- Entry: the claim's id as a UUID, a colon, and when the entry was made in microseconds; `:write` to write. The time
--- tells an entry that was taken away and made again from one that was there all the time.
+-- Entry: the claim's id as a UUID, a colon, and when the entry was made in microseconds; `:write` to write, or a colon
+-- and the number that the counter had. The time tells an entry that was taken away and made again from one that was
+-- there all the time.
 local OWNER = 37
 
 local function owner_of(id)
@@ -23,13 +25,14 @@ local function read_foreign(kind, at)
   return found
 end
 
--- The entry of a claim in what is there, and when it was made.
+-- The entry of a claim in what is there, when it was made, and its number if it has one.
 local function entry_of(found, id)
   local owner = owner_of(id)
   if type(found) == 'string' then found = {found, ''} end
   for i = 1, #(found or {}), 2 do
     if string.sub(found[i], 1, OWNER) == owner then
-      return found[i], tonumber(string.match(found[i], '^%d+', OWNER + 1))
+      local made, number = string.match(found[i], '^(%d+):?(%d*)', OWNER + 1)
+      return found[i], tonumber(made), tonumber(number)
     end
   end
 end
@@ -53,8 +56,8 @@ local function live_at_least(at, ttl)
   if redis.call('PTTL', at) < ttl then redis.call('PEXPIRE', at, ttl) end
 end
 
--- Makes the entry of a claim, unless others are in the way. Says whether it did.
-local function take(kind, at, found, id, ttl, now)
+-- Makes the entry of a claim, unless others are in the way. Says whether it did, and its number if it has one.
+local function take(kind, at, counter, found, id, ttl, now)
   local entry = owner_of(id) .. string.format('%d', now)
   if kind == 'r' then
     if found and mode_of(found) ~= 'read' then return false end
@@ -65,6 +68,13 @@ local function take(kind, at, found, id, ttl, now)
     return true
   end
   if found then return false end
+  local number
+  if kind == 'f' then
+    number = redis.pcall('INCR', counter)
+    -- It is no counter. The renewal of other locks must go on.
+    if type(number) ~= 'number' then return false end
+    entry = entry .. ':' .. string.format('%d', number)
+  end
   if kind == 'n' then
     redis.call('SET', at, entry, 'PX', ttl)
   else
@@ -75,7 +85,7 @@ local function take(kind, at, found, id, ttl, now)
     end
     redis.call('PEXPIRE', at, ttl)
   end
-  return true
+  return true, number
 end
 
 -- Keeps an entry alive.
@@ -86,30 +96,6 @@ local function keep(kind, at, entry, ttl)
   else
     redis.call('PEXPIRE', at, ttl)
   end
-end
-
--- A claim that holds in the line: when its entry was made; or nothing, in how many microseconds to look again, and
--- -1 if others are in the way, -2 if they are let in. Nothing at all: its entry was there, and is not any more.
--- expected: what its client knows. w it has no entry and may make one | q the same, and one of ours held before it
---           h it has an entry | else when its entry was made
-local function gate(kind, at, found, id, expected, ttl, now)
-  local entry, made = entry_of(found, id)
-  if entry then
-    if expected ~= 'w' and expected ~= 'q' and expected ~= 'h' and tonumber(expected) ~= made then return nil end
-    keep(kind, at, entry, ttl)
-    return made
-  end
-  if expected ~= 'w' and expected ~= 'q' then return nil end
-  -- Programs that ask again and again would hardly ever find the key free while we hand it over among us: a quarter
-  -- of the time is theirs.
-  if kind == 'n' and expected == 'q' and not found and now % 400000 < 100000 then
-    return nil, 100000 - now % 400000, -2
-  end
-  if take(kind, at, found, id, ttl, now) then return now end
-  local pause, left = 500000, redis.call('PTTL', at)
-  if kind == 'n' then pause = 25000 + now % 75000 end
-  if left >= 0 then pause = math.min(pause, (left + 1) * 1000) end
-  return nil, pause, -1
 end
 
 -- Tells programs that wait. It is no reason to fail that the server refuses: they look again when the key expires.
@@ -160,6 +146,42 @@ local function free(at, found, entry, sharded)
       wake('redisson_rwlock', at, '0', sharded)
     end
   end
+end
+
+-- A claim that holds in the line: when its entry was made, and its number; or nothing, in how many microseconds to look
+-- again, and -1 if others are in the way, -2 if they are let in. Nothing at all: its entry was there, and is not any
+-- more.
+-- expected: what its client knows. w it has no entry and may make one | q the same, and one of ours held before it
+--           h it has an entry | y and a time: as q, and it gave back the entry of this time
+--           else when its entry was made
+local function gate(kind, at, counter, found, id, expected, ttl, now)
+  local entry, made, number = entry_of(found, id)
+  local yielded = string.match(expected, '^y(%d+)$')
+  if yielded then
+    if entry and tonumber(yielded) == made then
+      -- What gave it back did not arrive.
+      free(at, found, entry, false)
+      return nil, 25000 + now % 75000, -1
+    end
+    expected = 'q'
+  end
+  if entry then
+    if expected ~= 'w' and expected ~= 'q' and expected ~= 'h' and tonumber(expected) ~= made then return nil end
+    keep(kind, at, entry, ttl)
+    return made, number
+  end
+  if expected ~= 'w' and expected ~= 'q' then return nil end
+  -- Programs that ask again and again would hardly ever find the key free while we hand it over among us: a quarter
+  -- of the time is theirs.
+  if kind == 'n' and expected == 'q' and not found and now % 400000 < 100000 then
+    return nil, 100000 - now % 400000, -2
+  end
+  local done, number = take(kind, at, counter, found, id, ttl, now)
+  if done then return now, number end
+  local pause, left = 500000, redis.call('PTTL', at)
+  if kind == 'n' then pause = 25000 + now % 75000 end
+  if left >= 0 then pause = math.min(pause, (left + 1) * 1000) end
+  return nil, pause, -1
 end
 
 local function micros()

@@ -1,8 +1,8 @@
 --@enter
 -- As enter, for a lock that other programs take, too.
--- KEYS    the lock's key | what others take
+-- KEYS    the lock's key | what others take | for kind f the counter
 -- ARGV    1 kind | 2 milliseconds of the lease | then as enter
--- Reply   as enter, but always {1, epoch, ttl, waiting, when the entry was made} holds
+-- Reply   as enter, but always {1, epoch, ttl, waiting, when the entry was made, its number if it has one} holds
 --         {2, ahead, look again in, -1} first in line, and others are in the way
 --         {8, type} something else is kept where others take the lock
 local kind, ttl, at, id = args[1], tonumber(args[2]), keys[2], args[3]
@@ -37,7 +37,7 @@ if not answer then
 end
 if type(answer) == 'string' then answer = {1, tonumber(answer), tonumber(args[5]), 0} end
 if answer[1] ~= 1 then return answer end
-local made, pause = gate(kind, at, found, id, 'w', ttl, micros())
-if not made then return {2, 1, pause, -1} end
-answer[5] = made
+local made, more = gate(kind, at, keys[3], found, id, 'w', ttl, micros())
+if not made then return {2, 1, more, -1} end
+answer[5], answer[6] = made, more
 return answer

@@ -252,10 +252,8 @@ mod tests {
         });
         let (mut line, mut effects) = (Line::default(), Vec::new());
         line.enter(&claim, Ask::Queue, store_time(1_000), &mut effects);
-        let effect = Effect {
-            id: claim.id,
-            what: What::Granted(crate::backend::Grant { epoch: 1_000, ttl: claim.ttl, waiting: 0 }),
-        };
+        let effect =
+            Effect { id: claim.id, what: What::Granted(crate::backend::Grant::new(1_000, claim.ttl, 0)) };
         let done = |heard| Value::Array(vec![Value::Okay, Value::Int(heard)]);
         assert!(unheard(&line, &[&effect], &done(1)).is_empty());
         let nobody = unheard(&line, &[&effect], &done(0));

@@ -91,7 +91,7 @@ mod tests {
     }
 
     fn granted() -> What {
-        What::Granted(Grant { epoch: 1, ttl: std::time::Duration::from_secs(1), waiting: 0 })
+        What::Granted(Grant::new(1, std::time::Duration::from_secs(1), 0))
     }
 
     #[tokio::test]
