@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Engine, backoff, leased::LeasedClaim, local::Phase};
 use crate::{
-    backend::{Backend, News, Place, What},
+    backend::{Backend, News, Place, Share, What},
     clock::Moment,
     events,
 };
@@ -17,8 +17,8 @@ use crate::{
 /// How long a lost push may go unnoticed, and how often a store that does not push is asked.
 const WITH_PUSH: Duration = Duration::from_secs(2);
 const WITHOUT_PUSH: Duration = Duration::from_millis(100);
-/// With so many ahead, a claim asks as often as the first: lines move, and it may be first before it asks again.
-const NEAR: u32 = 4;
+/// Of readers, writers and permits, this many that hold may be ahead of the first that waits.
+const HOLDERS: u32 = 4;
 /// So many times the pause of the first is the longest; a third of the ttl is mostly shorter.
 const LONGEST: u32 = 15;
 
@@ -85,15 +85,20 @@ impl Engine {
 
     /// When to ask about a claim in line, in case a push gets lost.
     ///
-    /// The first that waits, and those near it, ask often: all others wait for them as well. For those further back it takes
-    /// longer the more are ahead, and what a store has to do to answer grows with the line.
+    /// The first that waits asks often: all others wait for it as well. For those further back it takes longer the more are
+    /// ahead, and what a store has to do to answer grows with the line.
     pub(super) fn fallback(&self, leased: &LeasedClaim, place: Place, now: Moment) -> Option<Moment> {
         if self.flaws.rely_on_pushes() {
             return None;
         }
         let every = match self.backend.abilities().push {
             true if place.lapse_in.is_some() => WITH_PUSH,
-            true => WITH_PUSH * (place.ahead / NEAR).clamp(1, LONGEST),
+            true => {
+                let claim = &leased.claim;
+                let has_one_holder = claim.share == Share::Exclusive && !claim.writes;
+                let places = if has_one_holder { place.ahead } else { place.ahead / HOLDERS };
+                WITH_PUSH * places.clamp(1, LONGEST)
+            }
             false => WITHOUT_PUSH,
         };
         Some(now + every.min(leased.claim.ttl / 3))
