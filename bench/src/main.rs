@@ -20,7 +20,9 @@ const EXAMPLES: &str = "Examples:
   cargo xtask bench --peers --write bench                all of bench/RESULTS.md, in an hour
   cargo xtask bench --json --backend file --scenario pair
   cargo xtask bench growth listing                       `ls` with a million remembered names
-  cargo xtask bench growth fleet                         mode=redisson beside Redisson itself";
+  cargo xtask bench growth fleet                         mode=redisson beside Redisson itself
+  cargo xtask bench growth rest --held 0 --waiting 1000 --lines 100
+                                                         claims that wait, and what that costs";
 
 /// Measure locks against bare commands and against other libraries
 #[derive(Debug, Parser)]

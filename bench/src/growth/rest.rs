@@ -145,7 +145,7 @@ impl Stand {
             "etcd" => one(Etcd::new().start()),
             "zookeeper" => one(Zookeeper::new().start()),
             "postgres" => one(Postgres::new().start()),
-            "mysql" => one(MariaDb::new().start()),
+            "mysql" => one(MariaDb::new().durable().start()),
             other => Err(format!("no such store: {other}")),
         }
     }
@@ -206,7 +206,8 @@ async fn stay(url: &str, claims: Claims) -> tidelock::Result<()> {
     for client in 0..claims.clients.min(claims.waiting) {
         let locks = Locks::connect(url).await?;
         for claim in 0..claims.waiting / claims.clients {
-            let name = &names[((client + claim * claims.clients) % claims.lines) as usize];
+            // Those who wait for a name are of different clients, as far as there are enough.
+            let name = &names[((client * (claims.waiting / claims.clients) + claim) % claims.lines) as usize];
             // Tasks of a client share a claim unless each has a lease of its own.
             let mutex = locks.mutex(name.as_str()).ttl(ttl).auto_renew(false);
             waiting.spawn(async move { mutex.lock().await });

@@ -230,10 +230,10 @@ async fn the_first_that_waits_asks_every_two_seconds_and_those_further_back_less
     sleep(Duration::from_secs(60)).await;
     let asked: Vec<usize> =
         waiting.iter().map(|(client, _)| client.calls.of(&client.calls.renewed)).collect();
-    assert!(asked[0] >= 28 && asked[3] >= 28, "{asked:?}");
-    assert!(asked[11] <= 13, "{asked:?}");
-    // Its lease is renewed in time all the same.
-    assert!((5..=8).contains(&asked[23]), "{asked:?}");
+    assert!(asked[0] >= 28, "{asked:?}");
+    assert!((13..=16).contains(&asked[1]), "{asked:?}");
+    // The leases of those behind are renewed in time all the same.
+    assert!(asked[4..].iter().all(|asked| (5..=8).contains(asked)), "{asked:?}");
 }
 
 #[tokio::test(start_paused = true)]

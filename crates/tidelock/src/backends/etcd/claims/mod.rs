@@ -59,8 +59,9 @@ const BUSY: usize = 1_024;
 /// The claims of a client.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    lines: HashMap<Name, Line>,
-    watches: HashMap<i64, Watch>,
+    /// Boxed, as the watches are: of a large map half of the room is unused.
+    lines: HashMap<Name, Box<Line>>,
+    watches: HashMap<i64, Box<Watch>>,
     last_watch: i64,
     /// The stream's queue, while there is a stream.
     stream: Option<UnboundedSender<WatchRequest>>,

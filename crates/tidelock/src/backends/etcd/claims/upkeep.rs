@@ -1,6 +1,8 @@
 //! What is to be done about claims, besides answering for them: what to tell, what to read again, what to watch or
 //! to give back once it is time.
 
+use std::collections::VecDeque;
+
 use super::{Claims, LINGER, Phase, UNLEFT, YOUNG};
 use crate::{
     backend::{ClaimId, News, What},
@@ -8,6 +10,9 @@ use crate::{
     clock::Moment,
     model::name::Name,
 };
+
+/// Room for so many young holds is kept.
+const MANY: usize = 1_024;
 
 impl Claims {
     /// Whether there is something to do that `wait` may not know of.
@@ -66,6 +71,10 @@ impl Claims {
                 let from = own.known_at;
                 self.watch_whole(space, &name, from);
             }
+        }
+        if self.young.is_empty() && self.young.capacity() > MANY {
+            // Very many came at once, and most of them stay.
+            self.young = VecDeque::new();
         }
         while self.idle.front().is_some_and(|(due, _)| *due <= now) {
             let Some((_, name)) = self.idle.pop_front() else { break };

@@ -90,7 +90,7 @@ impl Claims {
             forgotten: 0,
         };
         self.send(watch.request(id));
-        self.watches.insert(id, watch);
+        self.watches.insert(id, Box::new(watch));
         id
     }
 
