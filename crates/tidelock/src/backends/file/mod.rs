@@ -32,6 +32,7 @@
 // | `shard` | one file of buckets, changed under its flock |
 // | `session` | the sockets of this client: its doorbell and its proof of life |
 // | `store` | the verbs on lines |
+// | `plain` | the commonest changes of long lines, made in their bytes |
 // | `order` | who is behind whom in a line, and whose death would move a claim on |
 // | `claims` | the claims of this client that wait, and whom it watches for them |
 // | `follow` | what follows from a change: bells, letting the dead go |
@@ -41,7 +42,7 @@
 // | `backend` | connecting, and what the store can do |
 // | `stock/` | plans and segments of stock |
 //
-// `bucket`, `shard`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier` and `fault` are files that
+// `bucket`, `shard`, `plain`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier` and `fault` are files that
 // other stores do not have, because there is no server here: this code does its work.
 
 mod backend;
@@ -57,6 +58,7 @@ mod filesystem;
 mod follow;
 mod home;
 mod order;
+mod plain;
 mod session;
 mod shard;
 #[cfg(feature = "stock")]
