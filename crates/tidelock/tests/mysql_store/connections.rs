@@ -21,6 +21,7 @@ trials! {
     who_keeps_a_line_locked_delays_others_and_breaks_nothing,
     a_call_that_an_administrator_ends_leaves_no_transaction_open_for_the_next_grant,
     a_client_whose_bell_somebody_else_has_asks_instead,
+    a_call_that_takes_long_holds_no_other_up_and_leaves_no_connection_behind,
 }
 
 /// Kills all connections to the database of a place but that of who asks.
@@ -227,4 +228,30 @@ async fn a_client_whose_bell_somebody_else_has_asks_instead() {
     person.kill().unwrap();
     person.wait().unwrap();
     hand_over(&locks, &other).await;
+}
+
+async fn a_call_that_takes_long_holds_no_other_up_and_leaves_no_connection_behind() {
+    let (server, place) = (shared(), Place::shared());
+    let locks = place.connect().await;
+    for name in [NAME, "another"] {
+        locks.mutex(name).lock().await.unwrap().release().await.unwrap();
+    }
+    let mut person = server.client();
+    let hold = format!(
+        "USE {}; START TRANSACTION; SELECT name FROM tidelock_lines WHERE name = '{NAME}' FOR UPDATE; SELECT SLEEP(600)",
+        place.prefix
+    );
+    let mut person = person.args(["-e", &hold]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    until_locked(&place).await;
+    let waiting = waiter(&locks, NAME, LONG);
+    // Over another connection: the row stays locked until the person goes.
+    within("another lock is granted", locks.mutex("another").lock()).await.unwrap().release().await.unwrap();
+    assert!(!waiting.is_finished());
+    person.kill().unwrap();
+    person.wait().unwrap();
+    let guard = got(waiting).await;
+    let open = format!("SELECT COUNT(*) FROM information_schema.processlist WHERE db = '{}'", place.prefix);
+    // One for calls, and one that listens.
+    eventually("the client has two connections", || sql(&server, &open) == "2").await;
+    guard.release().await.unwrap();
 }

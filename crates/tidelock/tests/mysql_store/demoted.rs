@@ -99,6 +99,7 @@ async fn a_server_that_is_made_read_only_renews_and_changes_nothing() {
         "CALL tidelock_enter('new', 1, 1, 0, 0, 0, '', '', 9000000)",
         "CALL tidelock_renew('')",
         "CALL tidelock_leave('x', 1, 1, NULL)",
+        "CALL tidelock_release('x', 1, 1)",
         "CALL tidelock_shut_out('x', 1, 1)",
         "CALL tidelock_heard(1, 1)",
         "CALL tidelock_listen(1, 0.01, '')",

@@ -50,7 +50,7 @@ async fn a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held() {
     }
     let tables = place.ask(&server, "SHOW TABLES LIKE 'tidelock_listeners'");
     assert_eq!(tables, "", "what stopped replicas is gone");
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t3");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t4");
 }
 
 /// What such a client calls, and what it reads from the answers.
@@ -83,7 +83,7 @@ async fn a_client_of_the_second_revision_goes_on_after_an_upgrade() {
     assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t2");
     assert!(place.ask(&server, ENTER).starts_with('H'));
     let locks = place.connect().await;
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t3");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t4");
     // Claims that go together meet those of the old one.
     let names: Vec<String> = (0..8).map(|number| format!("many {number}")).chain([NAME.to_owned()]).collect();
     let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();

@@ -73,7 +73,11 @@ impl FileStore {
 
     /// Notes that a claim waits, and behind whom.
     pub(super) fn note(&self, claim: &Arc<Claim>, line: &Line) {
-        let mut ahead = ahead_of(line, claim.id);
+        self.note_behind(claim, ahead_of(line, claim.id));
+    }
+
+    /// The same, where it is known whose death would move it on.
+    pub(super) fn note_behind(&self, claim: &Arc<Claim>, mut ahead: Vec<ClientId>) {
         ahead.retain(|client| *client != self.client);
         let mut claims = lock(&self.claims);
         let Claims { waiting, watched, unwatched } = &mut *claims;

@@ -107,7 +107,8 @@ pub(super) struct Record<'a> {
     pub(super) whole: &'a [u8],
     /// The bytes of the name.
     pub(super) name: &'a [u8],
-    line: &'a [u8],
+    /// What follows it: the last epoch, and the claims.
+    pub(super) line: &'a [u8],
 }
 
 impl Record<'_> {
@@ -149,7 +150,7 @@ impl Record<'_> {
 }
 
 /// Marks a share whose hold outlives its client.
-const DETACHED: u8 = 128;
+pub(super) const DETACHED: u8 = 128;
 
 fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     let id = ClaimId::from_u128(u128::from_le_bytes(reader.array()?));
@@ -228,7 +229,7 @@ pub(super) fn write_only_holder(out: &mut Vec<u8>, claim: &Claim, hold: PartHold
     end_record(out, start);
 }
 
-fn begin_record(out: &mut Vec<u8>, name: &Name, last_epoch: u64, claims: u32) -> usize {
+pub(super) fn begin_record(out: &mut Vec<u8>, name: &Name, last_epoch: u64, claims: u32) -> usize {
     let start = out.len();
     let text = name.as_str().as_bytes();
     out.extend_from_slice(&[0; 4]);
@@ -239,12 +240,18 @@ fn begin_record(out: &mut Vec<u8>, name: &Name, last_epoch: u64, claims: u32) ->
     start
 }
 
-fn end_record(out: &mut [u8], start: usize) {
+pub(super) fn end_record(out: &mut [u8], start: usize) {
     let len = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-fn write_part(out: &mut Vec<u8>, claim: &Claim, since: Moment, lapses: Moment, hold: Option<PartHold>) {
+pub(super) fn write_part(
+    out: &mut Vec<u8>,
+    claim: &Claim,
+    since: Moment,
+    lapses: Moment,
+    hold: Option<PartHold>,
+) {
     let (share, n, of): (u8, u32, u32) = match claim.share {
         Share::Exclusive => (0, 0, 0),
         Share::Shared => (1, 0, 0),

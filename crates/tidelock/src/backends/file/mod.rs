@@ -32,6 +32,7 @@
 // | `shard` | one file of buckets, changed under its flock |
 // | `session` | the sockets of this client: its doorbell and its proof of life |
 // | `store` | the verbs on lines |
+// | `plain` | the commonest changes of long lines, made in their bytes |
 // | `order` | who is behind whom in a line, and whose death would move a claim on |
 // | `claims` | the claims of this client that wait, and whom it watches for them |
 // | `follow` | what follows from a change: bells, letting the dead go |
@@ -42,8 +43,8 @@
 // | `backend` | connecting, and what the store can do |
 // | `stock/` | plans and segments of stock |
 //
-// `bucket`, `shard`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices` and `fault` are files that
-// other stores do not have, because there is no server here: this code does its work.
+// `bucket`, `shard`, `plain`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices` and `fault` are
+// files that other stores do not have, because there is no server here: this code does its work.
 
 mod backend;
 mod boot;
@@ -59,6 +60,7 @@ mod follow;
 mod home;
 mod notices;
 mod order;
+mod plain;
 mod session;
 mod shard;
 #[cfg(feature = "stock")]

@@ -112,6 +112,11 @@ impl FileStore {
             {
                 return Ok(Some((Entered::Held(grant), Rings::new())));
             }
+            if ask == Ask::Queue
+                && let Some(place) = self.queue(&mut section, bucket, claim, at)?
+            {
+                return Ok(Some((Entered::Waiting(place), Rings::new())));
+            }
             self.change(section, bucket, name, at, enters).map(Some)
         });
         if !matches!(changed, Ok(Some((Entered::Waiting(_), _)))) {
@@ -206,6 +211,13 @@ impl FileStore {
             (was_there, line.len() == before)
         };
         let at = self.now();
+        if *why == Leave::Done
+            && let Some(ring) = self.hand_over(&mut section, bucket, name, id, at)?
+        {
+            drop(section);
+            self.follow(name, vec![ring]);
+            return Ok(Some(Left::from_was_there(!displaced)));
+        }
         let (was_there, rings) = self.change(section, bucket, name, at, leave)?;
         self.follow(name, rings);
         Ok(Some(Left::from_was_there(was_there && !displaced)))

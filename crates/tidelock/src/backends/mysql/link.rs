@@ -1,10 +1,10 @@
-//! Connections to the server. MySQL answers one question after the other on each, so a client has a few, and
-//! each is lent to one call at a time.
+//! Connections to the server. MySQL answers one question after the other on each, so each is lent to one call at a time. A
+//! client has one for its calls, and a few more only while calls take long.
 
 use std::{fmt, io, sync::Mutex, time::Duration};
 
 use mysql_async::{Conn, Error, Params, Row, Value, prelude::Queryable};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::{
     errors::{classify, classify_connecting, code, conclude, is_broken, is_missing, is_rolled_back},
@@ -20,10 +20,17 @@ use crate::{
         provider,
         unanswered::Asking,
     },
+    clock::{Clock, Moment},
 };
 
 /// How many calls a client has under way.
 pub(super) const CONNECTIONS: usize = 8;
+
+/// How long a call waits for a connection that another call has, before it opens one more: about as long as opening takes.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Of the connections that were not used for so long, one stays open.
+const UNUSED: Duration = Duration::from_secs(5);
 
 /// How long a connection may take to be made and checked, and how long what locks need may take to be put into the
 /// database, by this client or another.
@@ -44,6 +51,8 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// What a call was answered.
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
+    /// How many rows of tables the last statement of the call changed.
+    pub(super) changed: u64,
     /// Whether an earlier try may have changed something.
     pub(super) is_repeated: bool,
 }
@@ -51,17 +60,28 @@ pub(super) struct Answer {
 /// The way to the server.
 pub(super) struct Link {
     config: MysqlSettings,
+    clock: Clock,
     turns: Semaphore,
-    spare: Mutex<Vec<Conn>>,
+    /// Those that no call has, the one that was used last at the end.
+    spare: Mutex<Vec<Spare>>,
+    /// One has come back.
+    back: Notify,
     fitness: Mutex<Fitness>,
+}
+
+struct Spare {
+    conn: Conn,
+    since: Moment,
 }
 
 impl Link {
     pub(super) fn new(config: MysqlSettings) -> Self {
         Self {
             config,
+            clock: Clock::machine(),
             turns: Semaphore::new(CONNECTIONS),
             spare: Mutex::default(),
+            back: Notify::new(),
             fitness: Mutex::default(),
         }
     }
@@ -133,6 +153,42 @@ impl Link {
         Ok(conn)
     }
 
+    /// A connection for a call that has a turn. Nothing: it has to open one.
+    async fn borrow(&self) -> Option<Conn> {
+        let mut patience = std::pin::pin!(tokio::time::sleep(PATIENCE));
+        loop {
+            let back = self.back.notified();
+            if let Some(spare) = lock(&self.spare).pop() {
+                return Some(spare.conn);
+            }
+            if self.turns.available_permits() + 1 >= CONNECTIONS {
+                // No other call is under way.
+                return None;
+            }
+            tokio::select! {
+                () = back => {}
+                () = &mut patience => return None,
+            }
+        }
+    }
+
+    fn give_back(&self, conn: Conn) {
+        lock(&self.spare).push(Spare { conn, since: self.clock.now() });
+        self.back.notify_one();
+    }
+
+    /// Closes connections that are left over from a time when calls took long.
+    pub(super) fn close_unused(&self) {
+        let now = self.clock.now();
+        let mut spare = lock(&self.spare);
+        let old = spare.iter().take_while(|spare| now.since(spare.since) >= UNUSED).count();
+        let unused = old.min(spare.len().saturating_sub(1));
+        let closed: Vec<_> = spare.drain(..unused).collect();
+        // Closing them is not for others to wait for.
+        drop(spare);
+        drop(closed);
+    }
+
     /// Makes a call. It is made again where nothing was changed, and where a connection that was used before
     /// turns out to be closed: a call that is repeated means the same once.
     pub(super) async fn call(&self, text: &'static str, values: Vec<Value>) -> Result<Vec<Row>, Failure> {
@@ -155,7 +211,7 @@ impl Link {
             _ => failure,
         };
         for _ in 1..TRIES {
-            let spare = lock(&self.spare).pop();
+            let spare = self.borrow().await;
             let is_new = spare.is_none();
             let mut conn = match spare {
                 Some(conn) => conn,
@@ -168,8 +224,9 @@ impl Link {
             };
             let error = match answer {
                 Ok(rows) => {
-                    lock(&self.spare).push(conn);
-                    return Ok(Answer { rows, is_repeated: heard });
+                    let changed = conn.affected_rows();
+                    self.give_back(conn);
+                    return Ok(Answer { rows, changed, is_repeated: heard });
                 }
                 Err(error) => error,
             };
@@ -188,7 +245,7 @@ impl Link {
                     return Err(known(classify(error), heard));
                 }
             } else if is_rolled_back(&error) {
-                lock(&self.spare).push(conn);
+                self.give_back(conn);
             } else {
                 // Not used again: a statement that was ended from outside leaves its transaction open, and the next grant
                 // would be part of it, answered and not committed.

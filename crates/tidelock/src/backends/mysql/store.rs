@@ -133,10 +133,6 @@ impl Verbs for MysqlStore {
     }
 
     async fn leave(self: Arc<Self>, name: Name, id: ClaimId, why: Leave) -> Result<Left, Failure> {
-        let reason = match &why {
-            Leave::Done => Value::NULL,
-            Leave::Evicted(reason) => (**reason).into(),
-        };
         self.shut_out(&name, id).await?;
         // Evictions tell somebody.
         let joined = match why {
@@ -149,12 +145,23 @@ impl Verbs for MysqlStore {
             Joined::Alone(turn) => (Some(turn), false),
             Joined::Open => (None, false),
         };
-        let values = vec![name.as_str().into(), id.client().get().into(), id.serial().into(), reason];
-        let answer = self.link.call_for("CALL tidelock_leave(?, ?, ?, ?)", values, None).await?;
+        let mut values = vec![name.as_str().into(), id.client().get().into(), id.serial().into()];
+        let answer = match why {
+            Leave::Done => self.link.call_for("CALL tidelock_release(?, ?, ?)", values, None).await?,
+            Leave::Evicted(reason) => {
+                values.push((*reason).into());
+                self.link.call_for("CALL tidelock_leave(?, ?, ?, ?)", values, None).await?
+            }
+        };
         drop(turn);
-        let was_there: u8 = column(answer.rows.first().ok_or_else(unreadable)?, 0)?;
+        let was_there = match answer.rows.first() {
+            Some(row) => column::<u8>(row, 0)? == 1,
+            // It was alone in its line.
+            None if answer.changed == 1 => true,
+            None => return Err(unreadable()),
+        };
         // The claim may have been removed by a call whose answer was lost.
-        Ok(Left::from_was_there(was_there == 1 || answer.is_repeated || may_be_removed))
+        Ok(Left::from_was_there(was_there || answer.is_repeated || may_be_removed))
     }
 
     async fn look(self: Arc<Self>, scope: Scope) -> Result<Vec<LockView>, Failure> {

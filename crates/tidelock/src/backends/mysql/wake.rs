@@ -59,6 +59,7 @@ impl Wake {
             if let Some(news) = self.news.pop_front() {
                 return Ok(news);
             }
+            store.link.close_unused();
             // A caller that stops waiting in the middle closes the connection.
             let Some(mut sleeper) = self.sleeper.take() else {
                 self.sleeper = Some(self.open(store).await?);

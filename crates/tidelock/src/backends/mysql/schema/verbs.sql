@@ -329,6 +329,36 @@ BEGIN
   END IF;
 END
 //
+DROP PROCEDURE IF EXISTS tidelock_release
+//
+-- The same for what is given back, which nearly always is alone in its line. Then it answers no rows, which would cost as much
+-- as the rest: the number of rows that were changed is 1. Else it answers what tidelock_leave does.
+CREATE PROCEDURE tidelock_release(p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_left TINYINT;
+  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
+  UPDATE tidelock_lines SET client = NULL
+    WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now;
+  -- The client of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
+  SET v_left = ROW_COUNT() = 1;
+  IF NOT v_left OR p_claim % 16 = 0 THEN
+    IF NOT v_left THEN
+      CALL tidelock_leave_line(p_name, p_client, p_claim, NULL, v_left);
+    END IF;
+    IF p_claim % 16 = 0 THEN
+      CALL tidelock_sweep();
+    END IF;
+    SELECT v_left;
+  END IF;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
+END
+//
 DROP PROCEDURE IF EXISTS tidelock_shut_out
 //
 -- Sees to it that a claim which is about to be left is not entered any more: a call for it was not answered, and may
@@ -484,6 +514,6 @@ DROP PROCEDURE IF EXISTS tidelock_version
 CREATE PROCEDURE tidelock_version()
 READS SQL DATA
 BEGIN
-  SELECT 1, 3;
+  SELECT 1, 4;
 END
 //
