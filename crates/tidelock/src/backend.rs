@@ -63,8 +63,8 @@
 //! use tidelock::{
 //!     Locks, Name,
 //!     backend::{
-//!         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Leave, Left, LockView, Namespaced,
-//!         News, Scope, Standing,
+//!         Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Follow, Leave, Left, LockView,
+//!         Namespaced, News, Scope, Standing,
 //!     },
 //!     backends::memory::{MemoryBackend, MemoryStore},
 //! };
@@ -103,6 +103,10 @@
 //!
 //!     fn look(&self, scope: &Scope) -> Call<Vec<LockView>> {
 //!         self.inner.look(scope)
+//!     }
+//!
+//!     fn follow(&self, name: &Name) -> Option<Follow> {
+//!         self.inner.follow(name)
 //!     }
 //! }
 //!

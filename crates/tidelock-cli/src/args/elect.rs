@@ -106,7 +106,8 @@ pub(crate) struct Leader {
     pub(crate) which: Which,
     /// Keep running, and print a line for each change
     ///
-    /// The first line says who leads now. A change is seen within about half a second.
+    /// The first line says who leads now. A change is seen at once, or within about half a
+    /// second on stores that do not tell of changes.
     #[arg(long, conflicts_with = "is_me")]
     pub(crate) watch: bool,
     /// Print only this: advertised, label or token

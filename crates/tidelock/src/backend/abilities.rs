@@ -12,6 +12,7 @@ use crate::model::name::MAX_NAME_BYTES;
 ///
 /// let abilities = Abilities::new("etcd").token(TokenGrade::Consensus).min_ttl(Duration::from_secs(1));
 /// assert!(abilities.fair && abilities.permits.is_ok());
+/// assert!(abilities.follow.is_err() && abilities.follow(Ok(())).follow.is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

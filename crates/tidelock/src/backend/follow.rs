@@ -121,9 +121,25 @@ impl Names {
 /// let follows = Follows::new();
 /// let name = Name::new("orders/42")?;
 /// let follow = follows.follow(&name).expect("not too many");
+///
+/// // The task that listens to the store begins to follow what is new …
+/// follows.altered().await;
+/// for (name, is_live) in follows.names() {
+///     if !is_live {
+///         follows.live(&name);
+///     }
+/// }
+/// assert!(follow.is_live());
+///
+/// // … tells of changes …
 /// let before = follow.changes();
-/// follows.changed(&name); // the store said so
+/// follows.changed(&name);
 /// follow.changed_since(before).await;
+///
+/// // … and says when it cannot: of one name, or because the connection was lost.
+/// follows.cut(&name);
+/// follows.cut_all();
+/// assert!(!follow.is_live());
 ///
 /// drop(follow);
 /// assert!(follows.is_empty());

@@ -399,11 +399,9 @@ impl Raw {
         self.backend.leave(&claim.name, claim.id, why).await.expect("the store answers")
     }
 
-    /// Follows a name, until the store has said that it tells of changes.
-    pub async fn follow(&self, world: &World, name: &str) -> Follow {
-        let follow = self.backend.follow(&checked(name)).expect("the store follows names");
-        world.until("it is live", || async { follow.is_live() }).await;
-        follow
+    /// Follows a name.
+    pub fn follow(&self, name: &str) -> Follow {
+        self.backend.follow(&checked(name)).expect("the store follows names")
     }
 
     /// The next news, if any come within this time. Asks when it is told to, as the engine does.

@@ -42,12 +42,27 @@ pub(crate) async fn play(store: &str, stand: Stand) -> Result<(), Failed> {
     }
     let leader = Locks::connect_within(&stand.url, PATIENCE).await?;
     let observer = Locks::connect_within(&url, PATIENCE).await?;
+    let connections = || proxies.iter().map(Proxy::connections).sum::<usize>();
+    let before = connections();
     let mut eyes = Eyes { watch: observer.election(NAME).watch(), last: None };
     eyes.until("nobody leads yet", |seen| seen.is_none()).await;
     let (led, ended) = measure(&leader, &mut eyes).await?;
     println!(
         "{store}: half of {MEASURED} leaders are seen within {led:?}, half of their ends within {ended:?}"
     );
+
+    drop(eyes);
+    if store.starts_with("red") {
+        // It listens on connections of their own, while somebody follows.
+        let is_closed = async {
+            while connections() > before {
+                tokio::time::sleep(Duration::from_millis(5)).await
+            }
+        };
+        tokio::time::timeout(PATIENCE, is_closed).await?;
+    }
+    let mut eyes = Eyes { watch: observer.election(NAME).watch(), last: None };
+    eyes.until("nobody leads", |seen| seen.is_none()).await;
 
     let faults = [Fault::Disconnect, Fault::Cut, Fault::Hang, Fault::Restart, Fault::Evict];
     let without_server = |fault: &Fault| *fault == Fault::Evict;
@@ -132,7 +147,7 @@ struct Eyes {
 
 impl Eyes {
     /// Waits until it is shown this.
-    async fn until(&mut self, what: &str, is: impl Fn(Option<Token>) -> bool) {
+    async fn until(&mut self, what: &str, is: impl Fn(Option<Token>) -> bool + Send + Sync) {
         let looking = async {
             loop {
                 let seen = self.watch.next().await.expect("it goes on").expect("it is waited for");

@@ -32,11 +32,13 @@ use crate::{
 /// it is added at random.
 const BETWEEN: Duration = Duration::from_millis(400);
 
-/// The same if the store tells of changes, in case one of them gets lost.
-const BETWEEN_LIVE: Duration = Duration::from_millis(1_600);
+/// The same if the store tells of changes, in case one of them gets lost: a change that lasts for a second is seen.
+const BETWEEN_LIVE: Duration = Duration::from_millis(660);
 
-/// The time after a question in which the store is not asked again, however many changes it tells of.
+/// The time between two questions in the long run, however many changes the store tells of; and how much of it may be
+/// saved up, so that a few changes in a row are each seen at once.
 const PACE: Duration = Duration::from_millis(50);
+const SAVED: Duration = Duration::from_millis(200);
 
 /// How long a question of a watch may take.
 const LOOK: Duration = Duration::from_secs(2);
@@ -123,6 +125,8 @@ struct State {
     /// When the store is asked again, and when at the earliest.
     next: Moment,
     soonest: Moment,
+    /// Until when the pace is used up.
+    paced: Moment,
     /// What tells of changes, and how many it had told of before the store was last asked.
     follow: Option<Follow>,
     heard: u64,
@@ -178,7 +182,8 @@ impl State {
                 self.heard = heard;
                 self.learn(seen);
                 self.next = now + jittered(self.pause(now));
-                self.soonest = now + PACE;
+                self.paced = self.paced.max(now) + PACE;
+                self.soonest = self.paced - SAVED;
             }
             Ok(Err(error)) if !error.is_unavailable() => return Err(error),
             // The store is asked again; meanwhile the lease of the leader decides.

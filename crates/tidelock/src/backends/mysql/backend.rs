@@ -41,8 +41,11 @@ impl MysqlBackend {
         link.call("CALL tidelock_version()", Vec::new()).await?;
         let kept = kept(&link).await;
         let store = Arc::new(MysqlStore { link, kept, client, unanswered: Unanswered::default(), together });
-        let abilities =
-            Abilities::new("mysql").token(TokenGrade::TimeAssisted).min_ttl(MIN_TTL).renew_batch(RENEW_BATCH);
+        let abilities = Abilities::new("mysql")
+            .token(TokenGrade::TimeAssisted)
+            .follow(Err("a change is told to the clients whose claims it concerns, and a follower has none"))
+            .min_ttl(MIN_TTL)
+            .renew_batch(RENEW_BATCH);
         Ok(Self(Client::new(store, Wake::new(), client, abilities)))
     }
 }

@@ -49,6 +49,7 @@ impl PostgresBackend {
             .push(!is_pooled)
             // Another process has another session.
             .reentry(!advisory)
+            .follow(Err("a change is told to the clients whose claims it concerns, and a follower has none"))
             .permits(if advisory { Err("advisory locks have no permits") } else { Ok(()) })
             .min_ttl(MIN_TTL)
             .renew_batch(RENEW_BATCH);

@@ -10,6 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use redis::{
@@ -22,8 +23,12 @@ use super::{codec::text, errors::classify_connecting, link::Server, store::Redis
 use crate::{
     backend::{Failure, Follows, News},
     backends::shared::following::{Arms, Following, Heard, Tell},
+    clock::{Clock, Moment},
     model::name::Name,
 };
+
+/// After how long it is tried again to listen to a server.
+const DEAF: Duration = Duration::from_secs(1);
 
 /// What is kept between two calls of `wait`.
 #[derive(Debug)]
@@ -52,7 +57,15 @@ impl Listening {
 pub(crate) struct Tracking {
     pub(crate) follows: Follows,
     heard: Tell,
-    lines: Mutex<HashMap<Box<str>, Line>>,
+    lines: Mutex<Lines>,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    open: HashMap<Box<str>, Line>,
+    /// Servers that do not tell, and until when nobody tries again: it may not be allowed, and each name would connect.
+    deaf: HashMap<Box<str>, Moment>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +78,7 @@ impl Tracking {
     pub(crate) fn new() -> (Self, Following) {
         let follows = Follows::new();
         let (heard, following) = Following::new(follows.clone());
-        (Self { follows, heard, lines: Mutex::default() }, following)
+        (Self { follows, heard, lines: Mutex::default(), clock: Clock::machine() }, following)
     }
 
     /// From now on a server tells of the next change of a key, also if that is not there.
@@ -79,17 +92,30 @@ impl Tracking {
         if self.follows.is_empty()
             && let Ok(mut lines) = self.lines.try_lock()
         {
-            lines.clear();
+            lines.open.clear();
         }
     }
 
     /// The connection to a server. One at a time is made.
     async fn line(&self, server: &Server) -> Result<Line, Failure> {
         let mut lines = self.lines.lock().await;
-        if let Some(line) = lines.get(server.address()).filter(|line| !line.is_cut.load(Ordering::Acquire)) {
+        let at = server.address();
+        if let Some(line) = lines.open.get(at).filter(|line| !line.is_cut.load(Ordering::Acquire)) {
             return Ok(line.clone());
         }
-        lines.remove(server.address());
+        lines.open.remove(at);
+        if lines.deaf.get(at).is_some_and(|until| self.clock.now() < *until) {
+            return Err(Failure::unreachable(format!("{at} does not tell of changes")));
+        }
+        let line = self.connect(server).await;
+        match &line {
+            Ok(line) => drop(lines.open.insert(at.into(), line.clone())),
+            Err(_) => drop(lines.deaf.insert(at.into(), self.clock.now() + DEAF)),
+        }
+        line
+    }
+
+    async fn connect(&self, server: &Server) -> Result<Line, Failure> {
         let is_cut = Arc::new(AtomicBool::new(false));
         let (cut, heard) = (Arc::clone(&is_cut), self.heard.clone());
         let hear = move |push: PushInfo| match (push.kind, push.data.first()) {
@@ -110,7 +136,6 @@ impl Tracking {
         let connection = server.another_connection(hear).await?;
         let line = Line { connection, is_cut };
         line.ask(redis::cmd("CLIENT").arg("TRACKING").arg("ON")).await?;
-        lines.insert(server.address().into(), line.clone());
         Ok(line)
     }
 }

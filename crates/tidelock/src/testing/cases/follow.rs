@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Follow, Leave, Share, Standing},
-    testing::suite::{LONG_TTL, PATIENCE, World},
+    testing::suite::{LONG_TTL, PATIENCE, Raw, World},
 };
 
 super::cases! { "follow":
@@ -11,6 +11,13 @@ super::cases! { "follow":
     followers_of_many_names_hear_of_their_own(follow),
     name_that_was_followed_before_is_followed_again(follow),
     watch_sees_each_change_of_leader(follow),
+}
+
+/// Follows a name, until the store has said that it tells of changes.
+async fn live(world: &World, client: &Raw, name: &str) -> Follow {
+    let follow = client.follow(name);
+    world.until("it is live", || async { follow.is_live() }).await;
+    follow
 }
 
 /// Something that happens, and that the follower must hear of.
@@ -25,7 +32,7 @@ async fn told<T>(follow: &Follow, what: &str, happens: impl Future<Output = T>) 
 async fn follower_hears_of_a_grant_a_leave_and_an_eviction(world: World) {
     let name = world.name("a");
     let [follower, one, other] = world.backends().await;
-    let follow = follower.follow(&world, &name).await;
+    let follow = live(&world, &follower, &name).await;
     let [first, second] = [&one, &other].map(|client| client.claim(&name, Share::Exclusive));
     told(&follow, "granted at once", one.hold(&first)).await;
     other.stand(&second).await;
@@ -44,7 +51,7 @@ async fn follower_hears_that_an_expired_holder_was_replaced(world: World) {
     one.hold(&first).await;
     let second = other.claim_for(&name, Share::Exclusive, None, LONG_TTL);
     other.stand(&second).await;
-    let follow = follower.follow(&world, &name).await;
+    let follow = live(&world, &follower, &name).await;
     let replaced = async {
         let holds = || async { matches!(other.stands(&second).await, Standing::Held(_)) };
         world.until("the next holds", holds).await;
@@ -58,7 +65,7 @@ async fn followers_of_many_names_hear_of_their_own(world: World) {
     let names: Vec<_> = (0..20).map(|n| world.name(&n.to_string())).collect();
     let mut follows = Vec::new();
     for name in &names {
-        follows.push(follower.follow(&world, name).await);
+        follows.push(live(&world, &follower, name).await);
     }
     for (name, follow) in names.iter().zip(&follows) {
         let claim = client.claim(name, Share::Exclusive);
@@ -71,11 +78,11 @@ async fn name_that_was_followed_before_is_followed_again(world: World) {
     let name = world.name("a");
     let [follower, client] = world.backends().await;
     for _ in 0..5 {
-        let follow = follower.follow(&world, &name).await;
+        let follow = live(&world, &follower, &name).await;
         let claim = client.claim(&name, Share::Exclusive);
         told(&follow, "granted", client.hold(&claim)).await;
         drop(follow);
-        let again = follower.follow(&world, &name).await;
+        let again = live(&world, &follower, &name).await;
         told(&again, "left", client.leave(&claim)).await;
     }
 }
