@@ -93,7 +93,9 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), P
                 let parts = parts.iter().map(|part| decode(part)).collect::<Result<_, _>>()?;
                 return Ok((route.call, parts));
             }
-            allowed.push(route.method.as_str());
+            if !allowed.contains(&route.method.as_str()) {
+                allowed.push(route.method.as_str());
+            }
         }
     }
     if allowed.is_empty() {
