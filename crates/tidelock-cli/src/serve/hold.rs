@@ -3,7 +3,6 @@
 use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
-use serde::Serialize;
 use serde_json::{Value, json};
 use tidelock::{Error, LossReason};
 use tokio::{
@@ -130,7 +129,7 @@ impl Life {
     }
 
     /// Sends the last line. A client that does not read it is not waited for longer than a ttl.
-    async fn last(&self, line: &impl Serialize) {
+    async fn last(&self, line: &Value) {
         let _ = tokio::time::timeout(self.terms.ttl, self.lines.send(answer::line(line))).await;
     }
 
