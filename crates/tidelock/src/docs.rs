@@ -60,5 +60,9 @@ pub mod recipes {}
 pub mod joining_a_redisson_fleet {}
 
 #[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
+#[doc = include_str!("../docs/guide/any-language.md")]
+pub mod any_language {}
+
+#[doc = include_str!("../docs/guide/links-in-rustdoc.txt")]
 #[doc = include_str!("../docs/guide/coming-from.md")]
 pub mod coming_from {}

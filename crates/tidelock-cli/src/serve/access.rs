@@ -52,10 +52,9 @@ impl Access {
         if headers.contains_key(ORIGIN) || headers.contains_key(HeaderName::from_static("sec-fetch-site")) {
             return Err(Problem::forbidden("web pages may not use tidelock: leave out the header Origin"));
         }
-        if let Some(user) = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))? {
-            if user != geteuid().as_raw() && user != 0 {
-                return Err(Problem::forbidden("this server belongs to another user"));
-            }
+        let user = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))?;
+        if user.is_some_and(|user| user != geteuid().as_raw() && user != 0) {
+            return Err(Problem::forbidden("this server belongs to another user"));
         }
         // The socket's mode and its user are enough there.
         if !peer.is_tcp() {

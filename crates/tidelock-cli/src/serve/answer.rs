@@ -21,7 +21,7 @@ pub(super) type Answer = Response<Content>;
 #[derive(Debug)]
 pub(super) enum Content {
     Whole(Option<Bytes>),
-    /// Lines as they come. Dropped with its connection, which whoever sends them notices.
+    /// Lines as they come. Dropped with its connection, which the task that sends them notices.
     Lines(mpsc::Receiver<Bytes>),
 }
 

@@ -56,7 +56,9 @@ async fn serve(peer: Peer, server: Arc<Server>) {
     let head = if peer.is_tcp() { HEAD_ON_TCP } else { HEAD_ON_UNIX };
     let of_requests = peer.clone();
     let mut closing = server.closing.clone();
-    let service = service_fn(move |request| answer(request, of_requests.clone(), Arc::clone(&server)));
+    // Boxed, so that a connection does not keep the memory of all calls while it streams the answer to one.
+    let service =
+        service_fn(move |request| Box::pin(answer(request, of_requests.clone(), Arc::clone(&server))));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head)

@@ -3,7 +3,6 @@
 use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
-use serde::Serialize;
 use serde_json::{Value, json};
 use tidelock::{Error, LossReason};
 use tokio::{
@@ -98,7 +97,8 @@ impl Life {
     async fn wait(&mut self, wanted: &Wanted, place: &Place) -> Result<Option<Hold>, Problem> {
         let server = Arc::clone(&self.server);
         let mut closing = server.closing.clone();
-        let mut acquired = std::pin::pin!(wanted.acquire(&server));
+        // Boxed, so that a stream that holds does not keep the memory of all ways to wait.
+        let mut acquired = Box::pin(wanted.acquire(&server));
         loop {
             let seen = tokio::select! {
                 biased;
@@ -130,7 +130,7 @@ impl Life {
     }
 
     /// Sends the last line. A client that does not read it is not waited for longer than a ttl.
-    async fn last(&self, line: &impl Serialize) {
+    async fn last(&self, line: &Value) {
         let _ = tokio::time::timeout(self.terms.ttl, self.lines.send(answer::line(line))).await;
     }
 
@@ -166,21 +166,26 @@ impl Life {
             Ok(Err(_)) => End::Gone,
             Err(_) => unread(self.terms.ttl),
         };
+        // Boxed, so that a stream that holds does not keep the memory of all ways to end.
         match end {
             End::Gone => {
                 // Nobody is there to hear what comes of it.
                 self.server.holds.end(id, Outcome::Released);
-                let _ = hold.release().await;
+                let _ = Box::pin(hold.release()).await;
             }
-            End::Told(Command::Release(answer)) => self.finish(id, hold.release().await, answer).await,
-            End::Told(Command::Done(answer)) => self.finish(id, hold.done().await, answer).await,
-            End::Told(Command::Failed(answer)) => self.finish(id, hold.failed().await, answer).await,
+            End::Told(Command::Release(answer)) => {
+                self.finish(id, Box::pin(hold.release()).await, answer).await
+            }
+            End::Told(Command::Done(answer)) => self.finish(id, Box::pin(hold.done()).await, answer).await,
+            End::Told(Command::Failed(answer)) => {
+                self.finish(id, Box::pin(hold.failed()).await, answer).await
+            }
             End::Lost(why) => {
                 let problem = Problem::from(why);
                 self.server.holds.end(id, Outcome::Lost(problem.clone()));
                 self.last(&lost_line(&problem)).await;
             }
-            End::Abandoned(reason, why) => self.abandon(id, hold, reason, &why).await,
+            End::Abandoned(reason, why) => Box::pin(self.abandon(id, hold, reason, &why)).await,
         }
     }
 
@@ -279,7 +284,7 @@ impl Life {
         if !left().is_zero() && *server.closing.borrow() == Stage::Closing {
             return;
         }
-        let _ = ManuallyDrop::into_inner(hold).release().await;
+        let _ = Box::pin(ManuallyDrop::into_inner(hold).release()).await;
     }
 }
 

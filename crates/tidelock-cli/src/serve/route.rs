@@ -93,7 +93,9 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), P
                 let parts = parts.iter().map(|part| decode(part)).collect::<Result<_, _>>()?;
                 return Ok((route.call, parts));
             }
-            allowed.push(route.method.as_str());
+            if !allowed.contains(&route.method.as_str()) {
+                allowed.push(route.method.as_str());
+            }
         }
     }
     if allowed.is_empty() {
@@ -128,7 +130,7 @@ fn parts(pattern: &str, path: &str) -> Option<Vec<String>> {
 const STORE_TIME: Duration = Duration::from_secs(10);
 
 /// The answer to a call of the store, or that there was none.
-async fn bounded(call: impl Future<Output = Result<Answer, Problem>>) -> Result<Answer, Problem> {
+async fn bounded(call: impl Future<Output = Result<Answer, Problem>> + Send) -> Result<Answer, Problem> {
     tokio::time::timeout(STORE_TIME, call).await.unwrap_or_else(|_| {
         let text = "the store did not answer in time: what was asked may have been done, or may be done yet";
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", text).retryable())

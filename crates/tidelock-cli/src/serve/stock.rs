@@ -68,9 +68,13 @@ impl Items {
     }
 
     /// Asks the stock of an item; once more if it is in another sale by now.
-    async fn ask<T, W>(&self, asked: &Asked, work: impl Fn(Stock) -> W) -> Result<T, Problem>
+    async fn ask<T: Send, W>(
+        &self,
+        asked: &Asked,
+        work: impl Fn(Stock) -> W + Send + Sync,
+    ) -> Result<T, Problem>
     where
-        W: Future<Output = Result<T>>,
+        W: Future<Output = Result<T>> + Send,
     {
         let item = Name::new(&asked.parts[0])?;
         match work(self.find(&item).await?).await {
