@@ -1,4 +1,6 @@
 //! Functions with `#[locked]`: what they hold while they run, and that nothing is left on any path.
+#![allow(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![allow(clippy::unwrap_used, reason = "what helps tests panics as they do")]
 
 use std::{fmt::Display, sync::Arc, time::Duration};
 
@@ -23,7 +25,7 @@ struct Order {
 }
 
 #[locked("orders/{order.id}/{order.lines.0}/{{{kind}}}")]
-async fn names(locks: &Locks, order: &Order, kind: impl Display) -> Result<Vec<String>> {
+async fn names(locks: &Locks, order: &Order, kind: impl Display + Send + Sync) -> Result<Vec<String>> {
     Ok(held(locks).await)
 }
 
