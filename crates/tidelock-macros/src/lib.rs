@@ -91,7 +91,12 @@ pub fn locked(options: TokenStream, function: TokenStream) -> TokenStream {
     code.unwrap_or_else(|mistake| {
         // The function stays there for those who call it: the mistake is the only error.
         let (mistake, ItemFn { attrs, vis, sig, .. }) = (mistake.to_compile_error(), &function);
-        quote!(#mistake #(#attrs)* #[allow(unused_variables)] #vis #sig { ::core::unreachable!() })
+        quote! {
+            #mistake
+            #(#attrs)*
+            #[allow(unused_variables, reason = "the body that uses them is left out")]
+            #vis #sig { ::core::unreachable!() }
+        }
     })
     .into()
 }
