@@ -32,7 +32,7 @@ impl Ours {
         let locks = Locks::connect(url).await.map_err(Failed::because)?;
         // Servers that vote have none until they are up for the longest lease.
         while locks.concerns().iter().any(|concern| concern.contains("has no vote")) {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Ok(Self { url: url.to_owned(), locks, stocks: StdMutex::default() })
     }

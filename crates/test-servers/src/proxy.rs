@@ -261,6 +261,11 @@ impl fmt::Debug for Proxy {
 }
 
 impl State {
+    /// Whether a client belongs to a process that is not let through.
+    fn refuses(&self, client: &TcpStream) -> bool {
+        self.strangers.iter().any(|process| is_of(client, *process))
+    }
+
     fn close_links(&mut self, which: impl Fn(&Link) -> bool) {
         self.links.retain(|_, link| {
             let close = which(link);
@@ -295,6 +300,10 @@ impl Network {
     }
 
     fn connect(self: Arc<Self>, client: TcpStream, cuts: u64) -> io::Result<()> {
+        // A client that is cut off and tries again and again must not keep the server busy.
+        if self.state().refuses(&client) {
+            return Ok(());
+        }
         let server = TcpStream::connect_timeout(&self.target, Duration::from_secs(10))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -311,7 +320,7 @@ impl Network {
         ];
         let id = {
             let mut state = self.state();
-            if state.cuts != cuts || state.strangers.iter().any(|process| is_of(&link.client, *process)) {
+            if state.cuts != cuts || state.refuses(&link.client) {
                 return Ok(());
             }
             state.next_link += 1;

@@ -63,8 +63,10 @@ fn a_signal_after_the_command_ends_the_wait_and_leaves_the_lock_behind() {
 fn ctrl_c_while_the_command_runs_ends_it_and_leaves_the_lock_behind() {
     let store = Store::new();
     let mut running = begun(&store, "10m");
-    running.line();
+    let command: u32 = running.line().parse().unwrap();
     running.signal(Signal::INT);
+    // Its input ends later, which would end it as well.
+    until("the command has ended", || !runs(command));
     assert_eq!(running.end().0, Some(130));
     assert!(!is_free(&store));
 }
@@ -72,7 +74,8 @@ fn ctrl_c_while_the_command_runs_ends_it_and_leaves_the_lock_behind() {
 #[test]
 fn a_process_that_is_killed_keeps_others_out_by_its_lease() {
     let store = Store::new();
-    let mut running = begun(&store, "4s");
+    let args = ["job", "--hold-at-least", "4s", "--ttl", "2s"];
+    let mut running = store.run(&args, "echo $$; read line; exit 3");
     let began = Instant::now();
     let command: u32 = running.line().parse().unwrap();
     running.say("");

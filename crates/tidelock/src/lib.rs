@@ -44,6 +44,7 @@
 //! | `mysql` | | `mysql:` and `mariadb:` |
 //! | `stock` | | the module `stock` |
 //! | `metrics` | | counters and histograms through the `metrics` facade |
+//! | `macros` | | the attribute `locked`, for functions that run under a lock |
 //! | `serde` | | `Token`, `Ticket` and the views of locks can be serialized |
 //! | `testing` | | the module `testing`: a clock for tests of your code; conformance cases for authors of backends |
 //!
@@ -71,6 +72,11 @@ pub mod stock;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(feature = "macros")]
+pub use tidelock_macros::locked;
+
+#[cfg(feature = "macros")]
+pub use self::api::default::{default_locks, set_default};
 pub use self::{
     api::{
         blocking,
@@ -106,6 +112,13 @@ pub use self::{
         token::Token,
     },
 };
+
+/// What the code of [`locked`](macro@locked) calls; not for others.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __macros {
+    pub use crate::api::default::flatten;
+}
 
 /// Compiles the examples in the project's documents. The guide is in `docs`, the stores' pages are in their folders.
 #[cfg(doctest)]

@@ -1,5 +1,6 @@
 //! Locks that are kept for a shortest time, in paused time on a store that can be broken.
 #![cfg(feature = "testing")]
+#![allow(clippy::disallowed_methods, reason = "tests spawn tasks and measure paused time")]
 
 mod common;
 

@@ -48,6 +48,40 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
     background().block_on(future)
 }
 
+/// Sets the client for functions with [`locked`](macro@crate::locked) that have no client of their own.
+///
+/// See [`crate::set_default`].
+///
+/// ```
+/// use tidelock::{blocking::Locks, locked};
+///
+/// #[locked("prices")]
+/// fn update() -> tidelock::Result<u32> {
+///     Ok(17)
+/// }
+///
+/// tidelock::blocking::set_default(&Locks::connect("memory:")?);
+/// assert_eq!(update()?, 17);
+/// # Ok::<(), tidelock::Error>(())
+/// ```
+#[cfg(feature = "macros")]
+pub fn set_default(locks: &Locks) {
+    crate::set_default(&locks.inner);
+}
+
+/// Returns the client that was given to [`set_default`].
+///
+/// # Errors
+/// [`InvalidOption`](crate::ErrorKind::InvalidOption) if there is none.
+///
+/// ```
+/// assert!(tidelock::blocking::default_locks().unwrap_err().to_string().contains("set_default"));
+/// ```
+#[cfg(feature = "macros")]
+pub fn default_locks() -> Result<Locks> {
+    crate::default_locks().map(Twin::twin)
+}
+
 /// What the blocking method returns where the async one returns something.
 pub(crate) trait Twin<T> {
     fn twin(self) -> T;

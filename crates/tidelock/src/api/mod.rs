@@ -3,6 +3,8 @@
 pub mod blocking;
 pub(crate) mod builder;
 pub(crate) mod client;
+#[cfg(feature = "macros")]
+pub(crate) mod default;
 pub(crate) mod election;
 pub(crate) mod facade;
 pub mod fence;

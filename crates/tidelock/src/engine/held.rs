@@ -57,8 +57,10 @@ impl Held {
 
     /// Keeps others out for at least this long from the grant on, or from when it became known here.
     pub(crate) fn kept_for(mut self, time: Option<Duration>) -> Self {
-        let granted = self.hand().leased.grant();
-        self.kept = time.and_then(|time| granted.map(|(_, known)| known + time));
+        self.kept = time.and_then(|time| {
+            let (_, known) = self.hand().leased.grant()?;
+            Some(known + time)
+        });
         self
     }
 
