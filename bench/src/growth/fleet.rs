@@ -147,7 +147,8 @@ impl Peer {
     /// Pairs in a second, in a turn.
     fn rate(&mut self) -> Result<f64, String> {
         self.tell()?;
-        let turn: serde_json::Value = serde_json::from_str(&self.hear()?).map_err(|error| error.to_string())?;
+        let turn: serde_json::Value =
+            serde_json::from_str(&self.hear()?).map_err(|error| error.to_string())?;
         let number = |field: &str| turn[field].as_f64().ok_or_else(|| format!("{field} is missing: {turn}"));
         Ok(number("pairs")? / number("seconds")?)
     }

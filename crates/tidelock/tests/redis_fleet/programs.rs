@@ -82,6 +82,13 @@ impl Library {
         200
     }
 
+    /// How many of its programs want one lock, if not as many as clients of ours.
+    pub(crate) fn programs(self, hosts: &str) -> Option<usize> {
+        // Where too few of several servers are free, node-redlock keeps them for ten tries, and refuses what it has
+        // itself meanwhile: a few of them keep each other from the lock for most of the time.
+        (self == Self::NodeRedlock && hosts.contains(',')).then_some(2)
+    }
+
     pub(crate) fn mode(self) -> &'static str {
         if matches!(self, Self::Redisson(_)) { "redisson" } else { "setnx" }
     }
