@@ -142,7 +142,7 @@ pub(crate) async fn take_turns(
             }
         }));
     }
-    let (begin, wanted) = (Instant::now(), grants(library.grants()));
+    let (begin, wanted) = (Instant::now(), grants(library.grants(hosts)));
     while ours.load(Ordering::SeqCst) + *their_grants < wanted || *their_grants < 10 {
         theirs.iter_mut().for_each(Peer::tell);
         tokio::task::block_in_place(&mut meanwhile);
