@@ -11,11 +11,20 @@ main((servers) => {
     const [host, port] = server.split(":");
     return new Redis({ host, port: Number(port) });
   });
-  // As often as it takes: it gives up after ten tries otherwise.
-  const patient = new Redlock(clients, { retryCount: -1 });
+  // As often as it takes: it gives up after ten tries otherwise. Between two tries it keeps what it got on too few of
+  // several servers, and gives that back only when it gives up: there it has to, and begins again.
+  const patient = new Redlock(clients, clients.length > 1 ? {} : { retryCount: -1 });
   const once = new Redlock(clients, { retryCount: 0 });
   return {
-    lock: (name) => patient.acquire([name], lease),
+    lock: async (name) => {
+      for (;;) {
+        try {
+          return await patient.acquire([name], lease);
+        } catch (error) {
+          if (!(error instanceof ExecutionError)) throw error;
+        }
+      }
+    },
     // `using` renews as long as its routine runs.
     kept: (name) =>
       new Promise((resolve, reject) => {

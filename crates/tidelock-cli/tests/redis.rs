@@ -400,3 +400,19 @@ fn write_is_the_write_half_of_a_read_write_lock() {
         assert_eq!(running.end().0, Some(0));
     }
 }
+
+#[test]
+fn a_command_under_a_fenced_lock_finds_the_token_of_redisson() {
+    let store = Store::new();
+    let url = format!("{}&mode=redisson&fenced=1", store.url);
+    let run = |url: &str| {
+        let script = "echo ${TIDELOCK_FOREIGN_TOKEN-none}";
+        let mut command = tidelock(&["run", "--url", url, "fenced-lock", "--", "sh", "-c", script]);
+        // One of a tidelock around this one is not ours.
+        stdout(&command.env("TIDELOCK_FOREIGN_TOKEN", "99").output().expect("the binary runs"))
+    };
+    assert_eq!([run(&url), run(&url)].map(|token| token.trim().to_owned()), ["1", "2"]);
+    assert_eq!(run(&store.url).trim(), "none");
+    let held = json(&["acquire", "fenced-lock", "--ttl", "30s", "--json", "--url", &url]);
+    assert_eq!(held["foreign_token"], "3", "{held}");
+}

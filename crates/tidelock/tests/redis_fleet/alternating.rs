@@ -42,13 +42,13 @@ pub(crate) fn place_for(library: Library, place: &Place, in_cluster: bool) -> (P
 }
 
 /// A number in a file that nobody may change without the lock, as the programs do it.
-struct Count {
+pub(crate) struct Count {
     path: PathBuf,
     file: File,
 }
 
 impl Count {
-    fn new(place: &Place) -> Self {
+    pub(crate) fn new(place: &Place) -> Self {
         let name = format!("count-{}-{}", std::process::id(), place.prefix.replace(':', ""));
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).open(&path).unwrap();
@@ -63,7 +63,7 @@ impl Count {
         assert_eq!(u32::from_le_bytes(inside), 0, "the process of this number holds the lock, too");
     }
 
-    fn add(&self) {
+    pub(crate) fn add(&self) {
         self.is_alone();
         self.file.write_all_at(&std::process::id().to_le_bytes(), 8).unwrap();
         let sum = self.sum();
@@ -71,7 +71,7 @@ impl Count {
         self.file.write_all_at(&[0; 4], 8).unwrap();
     }
 
-    fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         let mut sum = [0; 8];
         self.file.read_exact_at(&mut sum, 0).unwrap();
         u64::from_le_bytes(sum)
@@ -108,7 +108,7 @@ pub(crate) async fn take_turns(
     program.args([verb, hosts, &name, "1", TURN]);
     program.env("COUNT", &count.path).env("LEASE_MS", LEASE).env("REDISSON", kind);
     let mut theirs = Vec::new();
-    for _ in 0..EACH {
+    for _ in 0..library.programs(hosts).unwrap_or(EACH) {
         theirs.push(Peer::ready(&mut program).await);
     }
     let (over, ours) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -142,7 +142,7 @@ pub(crate) async fn take_turns(
             }
         }));
     }
-    let (begin, wanted) = (Instant::now(), grants(library.grants()));
+    let (begin, wanted) = (Instant::now(), grants(library.grants(hosts)));
     while ours.load(Ordering::SeqCst) + *their_grants < wanted || *their_grants < 10 {
         theirs.iter_mut().for_each(Peer::tell);
         tokio::task::block_in_place(&mut meanwhile);
