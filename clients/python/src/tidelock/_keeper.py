@@ -153,6 +153,8 @@ class Keeper:
         self.selector: Optional[Poll] = None
         #: Until when the thread sleeps unless it is woken.
         self.wakes_at = NEVER
+        #: A third of the ttl of the hold that was added last, if there was one since the thread looked.
+        self.lately = 0
         self.bell = (-1, -1)
         self.stopped = False
 
@@ -161,6 +163,7 @@ class Keeper:
         descriptor = hold.connection.socket.fileno()
         self.holds[descriptor] = hold
         selector.register(descriptor)
+        self.lately = hold.window.ttl_ns // 3
         if hold.due < self.wakes_at:
             self.ring()
 
@@ -189,21 +192,17 @@ class Keeper:
             return self.selector
 
     def _run(self, selector: Poll) -> None:
-        rest = 0
         while not self.stopped:
             # First this: a hold that is added from here on rings.
             self.wakes_at = NEVER
             holds = list(self.holds.values())
             self._confirm([hold for hold in holds if not hold.expire()])
-            # A round without holds sleeps as long as the last one, so that short holds need not ring each time.
             now = now_ns()
-            if self.holds:
-                # Added meanwhile or not, all of them count.
-                nexts = [min(hold.due, hold.window.deadline) for hold in list(self.holds.values())]
-                wakes_at = min(nexts, default=now)
-                rest = max(wakes_at - now, 0)
-            else:
-                wakes_at, rest = (now + rest, 0) if rest else (NEVER, 0)
+            # After a hold that was short, it sleeps as if there were one, so that the next ones need not ring. If none
+            # comes until then, it sleeps until one rings.
+            lately, self.lately = self.lately, 0
+            nexts = [min(hold.due, hold.window.deadline) for hold in list(self.holds.values())]
+            wakes_at = min(nexts, default=now + lately if lately else NEVER)
             if wakes_at < self.wakes_at:
                 self.wakes_at = wakes_at
             timeout = None if wakes_at == NEVER else max(0.0, (wakes_at - now) / 1e9)

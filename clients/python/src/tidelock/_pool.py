@@ -1,7 +1,7 @@
 """Connections of threads to the server: made when needed, kept, and used again."""
 
+import os
 import socket
-import struct
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Set, Tuple
 
@@ -11,6 +11,8 @@ from ._wire import Garbled, Reader, request
 
 #: How long a call may take that does not wait for a lock.
 PATIENCE = 15.0
+#: As long as a socket can wait: about eleven days.
+FOREVER = 1_000_000.0
 
 
 class Gone(Exception):
@@ -32,12 +34,12 @@ class Connection:
         self.used = False
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
-        self.limit: Optional[float] = None
+        self.limit = limit
         try:
+            # Always with a limit. Python then waits for readiness before it reads. A read that blocks on a Unix socket
+            # would also be woken when the server reads, for nothing: four times for each lock instead of twice.
             self.socket.settimeout(limit)
             self.socket.connect(address)
-            # From here on the kernel keeps the limit: with a timeout, Python asks for readiness before each call.
-            self.socket.settimeout(None)
             if family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except BaseException:
@@ -45,10 +47,10 @@ class Connection:
             raise
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
+        limit = FOREVER if limit is None else min(limit, FOREVER)
         if limit != self.limit:
             self.limit = limit
-            whole, part = divmod(max(0.001, limit or 0.0), 1) if limit is not None else (0, 0)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(whole), int(part * 1e6)))
+            self.socket.settimeout(limit)
         # The end of a stream that was carried before is read together with the answer to this.
         self.socket.sendall(data)
 
@@ -61,10 +63,7 @@ class Connection:
 
     def more(self) -> None:
         """Waits for more bytes."""
-        try:
-            data = self.socket.recv(65536)
-        except BlockingIOError:
-            raise socket.timeout("timed out") from None
+        data = self.socket.recv(65536)
         if not data:
             raise Gone("the server closed the connection")
         self.reader.feed(data)
@@ -95,7 +94,8 @@ class Connection:
     def poll(self) -> bool:
         """Reads what has come, without waiting. False: the stream has ended."""
         try:
-            data = self.socket.recv(65536, socket.MSG_DONTWAIT)
+            # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
+            data = os.read(self.socket.fileno(), 65536)
         except BlockingIOError:
             return True
         except OSError:
