@@ -261,7 +261,6 @@ impl fmt::Debug for Proxy {
 }
 
 impl State {
-    /// Whether a client belongs to a process that is not let through.
     fn refuses(&self, client: &TcpStream) -> bool {
         self.strangers.iter().any(|process| is_of(client, *process))
     }
@@ -291,7 +290,8 @@ impl Network {
                 }
                 state.cuts
             };
-            if let Ok(client) = client {
+            // One that is refused and tries again and again must not keep the server busy.
+            if let Some(client) = client.ok().filter(|client| !self.state().refuses(client)) {
                 let network = Arc::clone(self);
                 // Connecting may take long, and a client that cannot be connected is closed.
                 thread::spawn(move || network.connect(client, cuts));
@@ -300,10 +300,6 @@ impl Network {
     }
 
     fn connect(self: Arc<Self>, client: TcpStream, cuts: u64) -> io::Result<()> {
-        // A client that is cut off and tries again and again must not keep the server busy.
-        if self.state().refuses(&client) {
-            return Ok(());
-        }
         let server = TcpStream::connect_timeout(&self.target, Duration::from_secs(10))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
