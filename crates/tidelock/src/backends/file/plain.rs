@@ -182,7 +182,7 @@ fn hand_over(
     out[first + HELD_SINCE..first + HELD_SINCE + 8].copy_from_slice(&at.lease.as_nanos().to_le_bytes());
     end_record(out, start);
     let waiting = u32::try_from(others.len()).unwrap_or(u32::MAX);
-    Some((next.id(), Grant { epoch, ttl: Duration::from_nanos(next.number(TTL)), waiting }))
+    Some((next.id(), Grant::new(epoch, Duration::from_nanos(next.number(TTL)), waiting)))
 }
 
 /// A claim that queues.

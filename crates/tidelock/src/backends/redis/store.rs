@@ -67,7 +67,7 @@ impl Verbs for RedisStore {
             fleet.check(&claim, &self.common.space.key(&claim.name))?;
         }
         let _alone = match self.join(&claim.name, || Step::Enter(Arc::clone(&claim)), None).await? {
-            Joined::Answered(epoch) => return Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 })),
+            Joined::Answered(epoch) => return Ok(Entered::Held(Grant::new(epoch, claim.ttl, 0))),
             Joined::Alone(under_way) => under_way,
         };
         match self.ask_at_hand(|form| self.enter_command(&claim, ask, None, form)).await {

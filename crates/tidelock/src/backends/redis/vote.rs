@@ -59,7 +59,7 @@ impl RedisStore {
         let joined = self.join(&claim.name, || Step::Enter(Arc::clone(claim)), floor).await;
         let _alone = match joined {
             Ok(Joined::Answered(epoch)) => {
-                return Some(Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 })));
+                return Some(Ok(Entered::Held(Grant::new(epoch, claim.ttl, 0))));
             }
             Ok(Joined::Alone(under_way)) => under_way,
             Err(failure) => return Some(Err(failure)),
