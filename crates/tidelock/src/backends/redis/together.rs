@@ -409,8 +409,8 @@ mod tests {
     #[tokio::test]
     async fn claims_never_go_together_where_each_has_to_be_asked() {
         let goes = |url: &str| {
-            let config = RedisConfig::from_url(url).and_then(RedisConfig::settings);
-            Together::new(&config.unwrap()).is_some()
+            let config = RedisConfig::from_url(url).unwrap();
+            Together::new(&config.settings().unwrap()).is_some()
         };
         for url in
             ["redis://a", "redis+unix:///a", "redis+sentinel://a,b/master", "redis://a?scripting=functions"]
