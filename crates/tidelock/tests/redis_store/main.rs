@@ -12,6 +12,7 @@
 //! | `login`, `rights`, `tls`, `fitness` | servers that refuse, and servers that should be refused |
 //! | `changed` | servers that are demoted, have code of others under our names, or begin to talk nonsense |
 //! | `pages` | all locks are listed among many names that nobody uses |
+//! | `together` | claims that share a call where one of them cannot, or the server forgot how |
 //! | `records` | records of this and of other versions under the key of a lock |
 //! | `wrong_ways` | the usual mistakes of locks in Redis, which cannot be made here |
 //! | `afterwards` | what all of this left behind on the server that most trials share |
@@ -41,6 +42,7 @@ mod rights;
 mod sentinel;
 mod slots;
 mod tls;
+mod together;
 mod wrong_ways;
 
 use std::{process::ExitCode, time::Duration};
@@ -74,6 +76,8 @@ fn main() -> ExitCode {
         network::trials(),
         fitness::trials(),
         support::common_trials(),
+        support::batches::trials(),
+        together::trials(),
         login::trials(),
         rights::trials(),
         tls::trials(),

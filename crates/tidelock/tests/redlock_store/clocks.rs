@@ -15,13 +15,18 @@ use tidelock::{
     },
 };
 
-use crate::support::{LONG, NAME, is_one_sentence, within};
+use crate::support::{
+    LONG, NAME,
+    batches::{all, names, release},
+    is_one_sentence, within,
+};
 
 trials! {
     a_server_whose_clock_stepped_has_no_vote_for_a_client_that_is_new,
     a_server_whose_clock_stepped_has_no_vote_for_a_client_that_knew_it_before,
     a_server_whose_clock_was_wrong_for_a_while_has_no_vote_until_leases_from_before_have_ended,
     a_server_that_was_restarted_empty_with_its_clock_behind_has_no_vote_until_leases_from_before_have_ended,
+    a_server_whose_clock_stepped_has_no_vote_for_claims_that_share_a_call,
     one_wrong_clock_of_three_costs_nobody_a_lock,
     clocks_that_all_differ_are_an_error_that_says_so,
     a_holder_is_put_on_a_server_that_comes_back_before_its_next_renewal,
@@ -159,6 +164,31 @@ async fn a_server_that_was_restarted_empty_with_its_clock_behind_has_no_vote_unt
     three.servers[1].set_clock_ahead(0).unwrap();
     let told = granted(&three.backend(3).await, &claim(3, 1, LONGEST)).await;
     assert!(since.elapsed() >= LONGEST * 99 / 100, "granted after {:?}: {told:?}", since.elapsed());
+}
+
+async fn a_server_whose_clock_stepped_has_no_vote_for_claims_that_share_a_call() {
+    let three = Three::durable();
+    let locks = Locks::connect(&three.url_by_proxies()).await.unwrap();
+    release(all(&locks, &names()).await).await;
+    for proxy in &three.proxies {
+        proxy.delay(Duration::from_millis(10));
+    }
+    // Two of three grant, and only one of them can be relied on.
+    three.servers[1].set_clock_ahead(HOUR).unwrap();
+    three.proxies[2].cut();
+    let tries: Vec<_> = names()
+        .iter()
+        .map(|name| {
+            let mutex = locks.mutex(name).ttl(LONG);
+            tokio::spawn(async move { mutex.try_lock().await })
+        })
+        .collect();
+    for tried in tries {
+        let tried = within("each try ends", tried).await.unwrap();
+        assert!(!tried.is_ok_and(|guard| guard.is_some()), "held by one server");
+    }
+    three.proxies[2].heal().unwrap();
+    release(all(&locks, &names()).await).await;
 }
 
 async fn one_wrong_clock_of_three_costs_nobody_a_lock() {

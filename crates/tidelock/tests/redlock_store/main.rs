@@ -7,6 +7,7 @@
 //! | `left` | claims that their own client leaves while it counts votes for them |
 //! | `holders` | holders are evicted, killed, stopped and cut off |
 //! | `endings` | programs and runtimes end |
+//! | `together` | claims that share a call to each server |
 //! | `clocks` | the clock of one of them steps, or it is away when a lock is taken |
 //!
 //! There are no limits on time but those after which something hangs.
@@ -22,6 +23,7 @@ mod five;
 mod holders;
 mod left;
 mod servers;
+mod together;
 mod votes;
 
 use std::{process::ExitCode, time::Duration};
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         left::trials(),
         clocks::trials(),
         votes::trials(),
+        together::trials(),
         holders::trials(),
     ];
     harness::run(modules, vec![])

@@ -109,6 +109,6 @@ pub(super) fn add_floor_and_shard(command: &mut Cmd, floor: Floor, form: Form<'_
 }
 
 /// How long a head is kept: for the lease, and then until no clock is likely to be before its epoch.
-fn keep_millis(ttl: Duration) -> u128 {
+pub(super) fn keep_millis(ttl: Duration) -> u128 {
     ttl.as_micros().div_ceil(1_000) + REMEMBER.as_millis()
 }

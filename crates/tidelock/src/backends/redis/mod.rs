@@ -38,6 +38,7 @@
 // | `library` | the functions on a server: loaded, and called only if the code is ours |
 // | `commands` | the commands that call scripts |
 // | `store` | the verbs, by scripts |
+// | `together` | enters and leaves that go together in one call |
 // | `replicas` | replicas that have to confirm what is written |
 // | `view` | what people see of names that they ask for |
 // | `pages` | what people see of all locks, page by page |
@@ -69,6 +70,7 @@ mod settings;
 #[cfg(feature = "stock")]
 mod stock;
 mod store;
+mod together;
 mod transactions;
 mod view;
 mod vote;

@@ -29,6 +29,11 @@ use crate::{
 /// How many keys a server looks at in one call: about a millisecond of its time.
 const PAGE: usize = 1_000;
 
+/// How many bytes one message may read, about: a line of thousands who wait is hundreds of kilobytes. How many keys are
+/// read together follows from those before: a few at first.
+const BYTES: usize = 256 * 1_024;
+const FIRST_KEYS: usize = 16;
+
 /// Where a scan begins, and what it says after its last page.
 const FIRST: &str = "0";
 
@@ -72,11 +77,13 @@ impl RedisStore {
             if matches!(self.link, Link::Cluster(_)) { Reading::Singly } else { Reading::Together };
         let mut views = Vec::new();
         let mut page = Page { next: FIRST.to_owned(), keys: Vec::new() };
-        let mut is_last = false;
+        let (mut is_last, mut at_once) = (false, FIRST_KEYS);
         loop {
+            let later = page.keys.split_off(at_once.min(page.keys.len()));
             let mut message = redis::pipe();
             read_keys(&mut message, &page.keys, reading);
-            if !is_last {
+            let goes_on = later.is_empty() && !is_last;
+            if goes_on {
                 message.add_command(self.scan(&page.next));
             }
             if message.is_empty() {
@@ -84,16 +91,25 @@ impl RedisStore {
             }
             let live = server.connection().await?;
             let mut answers = server.ask_live_all(live, &message).await.map_err(|error| classify(&error))?;
-            let next = if is_last { None } else { Some(self.page(answers.pop())?) };
+            let next = if goes_on { Some(self.page(answers.pop())?) } else { None };
             if reading == Reading::Together && answers.first().is_some_and(is_forbidden) {
                 // Once more, in the other way: the scan goes on from the same place.
                 reading = Reading::Singly;
+                page.keys.extend(later);
                 continue;
             }
-            self.view_page(&page.keys, reading, answers, &mut views).await?;
-            let Some(next) = next else { return Ok(views) };
-            is_last = next.next == FIRST;
-            page = next;
+            let bytes = self.view_page(&page.keys, reading, answers, &mut views).await?;
+            if !page.keys.is_empty() {
+                at_once = keys_after(at_once, page.keys.len(), bytes);
+            }
+            if let Some(next) = next {
+                is_last = next.next == FIRST;
+                page = next;
+            } else if later.is_empty() {
+                return Ok(views);
+            } else {
+                page.keys = later;
+            }
         }
     }
 
@@ -117,16 +133,16 @@ impl RedisStore {
         Ok(Page { next, keys: named.collect() })
     }
 
-    /// The locks in use among the keys of a page.
+    /// The locks in use among the keys of a page. Says how many bytes were read.
     async fn view_page(
         &self,
         keys: &[(String, Name)],
         reading: Reading,
         mut answers: Vec<Value>,
         views: &mut Vec<LockView>,
-    ) -> Result<(), Failure> {
+    ) -> Result<usize, Failure> {
         if keys.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let time = answers.pop().unwrap_or(Value::Nil).extract_error().map_err(|error| classify(&error))?;
         let now = time_of(&time).ok_or_else(|| Failure::unknown("the answer to TIME cannot be read"))?;
@@ -140,9 +156,13 @@ impl RedisStore {
         if answers.len() != keys.len() {
             return Err(Failure::unknown("the server answered another question"));
         }
+        let mut bytes = 0;
         for ((key, name), head) in keys.iter().zip(answers) {
             match head.extract_error() {
-                Ok(Value::BulkString(head)) => views.extend(in_use(name, &head, now)),
+                Ok(Value::BulkString(head)) => {
+                    bytes += head.len();
+                    views.extend(in_use(name, &head, now));
+                }
                 // Given back and forgotten since.
                 Ok(_) => {}
                 Err(error) => match error.kind() {
@@ -158,8 +178,14 @@ impl RedisStore {
                 },
             }
         }
-        Ok(())
+        Ok(bytes)
     }
+}
+
+/// How many keys are read together after up to so many, when some of them had so many bytes.
+fn keys_after(at_once: usize, keys: usize, bytes: usize) -> usize {
+    // Lines differ: not too many more.
+    (keys * BYTES / bytes.max(1)).clamp(1, PAGE.min(2 * at_once))
 }
 
 /// Reads what is kept at keys, and then the time.
@@ -191,4 +217,18 @@ fn in_use(name: &Name, head: &[u8], now: u64) -> Option<LockView> {
 fn is_forbidden(answer: &Value) -> bool {
     let Value::ServerError(error) = answer else { return false };
     error.kind() == Some(ServerErrorKind::NoPerm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_keys_are_read_together_where_lines_are_long() {
+        // Idle names: more and more, up to a page, however few the scan finds.
+        assert_eq!((keys_after(16, 16, 16 * 17), keys_after(600, 600, 600 * 17)), (32, PAGE));
+        assert_eq!((keys_after(PAGE, 3, 3 * 17), keys_after(PAGE, 2, 0)), (PAGE, PAGE));
+        // Lines of 100 kB, and one that alone is longer than all should be.
+        assert_eq!((keys_after(16, 16, 1_600_000), keys_after(1, 1, 10 * BYTES)), (2, 1));
+    }
 }

@@ -88,6 +88,7 @@ library! { LOCKS, "tidelock", "tidelock schema --print redis":
     LEAVE "leave",
     LOOK "look",
     RAISE "raise",
+    TOGETHER "together",
 }
 
 library! { FLEET, "tidelock_fleet", "tidelock schema --print redis":
@@ -224,6 +225,7 @@ mod tests {
             (&LEAVE, "52fe42808cc3052d416fdacf32557da4bfe55655"),
             (&LOOK, "124a63f853b9a627953c5adfb5ab5c153644bf61"),
             (&RAISE, "4a09a75f223cee754440fa457685e2a16cf9b34e"),
+            (&TOGETHER, "1a3f0e9d84082e4ba031997611a2e8f726544ae6"),
         ];
         for (verb, hash) in hashes {
             assert_eq!(

@@ -16,11 +16,14 @@ use super::{
     link::{Common, Form, Link, Live, Server},
     scripts::{RAISE, Verb},
     settings::{RedisSettings, Scripting},
+    together::{Joined, Together},
     wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing, What},
-    backends::shared::{failures::in_doubt, served::Verbs},
+    backend::{
+        Ask, Claim, ClaimId, Entered, Failure, Grant, Leave, Left, LockView, News, Scope, Standing, What,
+    },
+    backends::shared::{failures::in_doubt, served::Verbs, steps::Step},
     clock::nanos,
     model::name::Name,
 };
@@ -41,6 +44,8 @@ pub(crate) struct RedisStore {
     pub(super) verbs: &'static fleet::Verbs,
     /// Other programs that take the locks as well, if there are any.
     pub(super) fleet: Option<Fleet>,
+    /// Enters and leaves that go together, where they may.
+    pub(super) together: Option<Together>,
 }
 
 impl Verbs for RedisStore {
@@ -58,6 +63,10 @@ impl Verbs for RedisStore {
         if let Some(fleet) = &self.fleet {
             fleet.check(&claim, &self.common.space.key(&claim.name))?;
         }
+        let _alone = match self.join(&claim.name, || Step::Enter(Arc::clone(&claim)), None).await? {
+            Joined::Answered(epoch) => return Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 })),
+            Joined::Alone(under_way) => under_way,
+        };
         match self.ask_at_hand(|form| self.enter_command(&claim, ask, None, form)).await {
             Some(answer) => self.read_entered(&claim, &answer?).await,
             None => Box::pin(self.ask_to_enter(&claim, ask, None)).await,
@@ -92,6 +101,15 @@ impl Verbs for RedisStore {
         {
             return Box::pin(self.free(fleet, &name, id)).await;
         }
+        let _alone = if why == Leave::Done {
+            match self.join(&name, || Step::Leave(name.clone(), id), None).await? {
+                Joined::Answered(_) => return Ok(Left::Removed),
+                Joined::Alone(under_way) => under_way,
+            }
+        } else {
+            // Evictions tell somebody.
+            None
+        };
         match self.ask_at_hand(|form| self.leave_command(&name, id, &why, None, form)).await {
             Some(answer) => self.read_left(id, &answer?),
             None => Box::pin(self.ask_to_leave(&name, id, &why, None)).await,
@@ -109,7 +127,8 @@ impl RedisStore {
         let link = Link::new(&config, &common)?;
         let fleet = Fleet::new(&config, &common);
         let verbs = if fleet.is_some() { &fleet::TOGETHER } else { &fleet::ALONE };
-        Ok(Self { config, common, link, verbs, fleet })
+        let together = Together::new(&config);
+        Ok(Self { config, common, link, verbs, fleet, together })
     }
 
     /// What the answer to an enter says.
@@ -132,12 +151,12 @@ impl RedisStore {
     }
 
     /// The one server of an installation and its connection, if nothing is in the way of asking at once.
-    pub(crate) fn at_hand(&self) -> Option<(&Server, Live)> {
-        let Link::One(server) = &self.link else { return None };
+    pub(crate) fn at_hand(&self) -> Option<(Arc<Server>, Live)> {
+        let server = self.link.at_hand()?;
         let simple = self.config.replicas == 0 && !self.scripts_are_off();
         let live = server.live().filter(|_| simple)?;
         // After the connection was taken: one that is made later may be to a server that was restarted.
-        server.may_grant().ok().map(|()| (&**server, live))
+        server.may_grant().ok().map(|()| (server, live))
     }
 
     /// The short way: calls a script with nothing to prepare and nothing to check afterwards, so the command is sent

@@ -18,10 +18,12 @@ use super::{
     scripts::LOCKS,
     settings::RedisSettings,
     store::{Floor, RedisStore},
+    together::Joined,
     wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left},
+    backend::{Ask, Claim, ClaimId, ClientId, Entered, Failure, Grant, Leave, Left},
+    backends::shared::steps::Step,
     clock::nanos,
     model::name::Name,
 };
@@ -52,8 +54,16 @@ impl RedisStore {
         ask: Ask,
         floor: Floor,
     ) -> Option<Result<Entered, Failure>> {
+        let joined = self.join(&claim.name, || Step::Enter(Arc::clone(claim)), floor).await;
+        let _alone = match joined {
+            Ok(Joined::Answered(epoch)) => {
+                return Some(Ok(Entered::Held(Grant { epoch, ttl: claim.ttl, waiting: 0 })));
+            }
+            Ok(Joined::Alone(under_way)) => under_way,
+            Err(failure) => return Some(Err(failure)),
+        };
         let (server, live) = self.at_hand()?;
-        Some(self.enter_with_time_at(server, live, claim, ask, floor).await)
+        Some(self.enter_with_time_at(&server, live, claim, ask, floor).await)
     }
 
     async fn enter_with_time_at(
@@ -119,6 +129,14 @@ impl RedisStore {
         why: &Leave,
         floor: Floor,
     ) -> Result<Left, Failure> {
+        let _alone = if *why == Leave::Done {
+            match self.join(name, || Step::Leave(name.clone(), id), None).await? {
+                Joined::Answered(_) => return Ok(Left::Removed),
+                Joined::Alone(under_way) => under_way,
+            }
+        } else {
+            None
+        };
         match server.call(live, |form| self.leave_command(name, id, why, floor, form)).await {
             Some(answer) => codec::left(&answer?),
             None => self.ask_to_leave(name, id, why, floor).await,

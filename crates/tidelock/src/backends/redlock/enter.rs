@@ -126,9 +126,11 @@ impl RedlockStore {
             let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
             Box::pin(async move { voter.enter(&claim, ask, floor).await })
         };
+        // Fewer answers decide nothing, so their clocks need not be compared yet.
+        let few = self.needed().min(self.voters.len() - self.needed() + 1);
         let suffices = |answers: &[Answer<Entered>]| {
-            let votes = self.weighed(answers, entry_vote);
-            quorum::entry(&votes, ask).is_some()
+            let here = answers.iter().filter(|answer| matches!(answer, Answer::Here(_))).count();
+            here >= few && quorum::entry(&self.weighed(answers, entry_vote), ask).is_some()
         };
         let round = self.ask(Self::limit(claim.ttl), question, suffices).await;
         self.judge_clocks(&round.answers);

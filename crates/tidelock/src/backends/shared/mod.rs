@@ -41,8 +41,8 @@
 pub(crate) mod address;
 pub(crate) mod answers;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper",))]
-mod attend;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod attend;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod crowded;
 pub(crate) mod failures;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -59,13 +59,13 @@ pub(crate) mod order;
 pub(crate) mod provider;
 pub(crate) mod served;
 pub(crate) mod silence;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod steps;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod tcp;
 #[cfg(any(feature = "postgres", feature = "zookeeper"))]
 pub(crate) mod tls;
-#[cfg(any(feature = "mysql", feature = "postgres"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod together;
 #[cfg(any(
     feature = "etcd",

@@ -19,7 +19,7 @@ trials! {
     a_call_for_several_claims_whose_answer_is_lost_is_one_claim_with_one_token_each,
     leaves_of_several_claims_whose_answer_is_lost_have_left,
     a_caller_that_gives_up_takes_nothing_from_those_it_went_with,
-    a_call_for_several_claims_that_arrives_after_they_were_left_takes_nothing,
+    a_call_for_several_claims_that_arrives_after_they_were_left_takes_nothing where asks_over_others,
     clients_that_ask_for_the_same_names_in_opposite_orders_do_not_block_each_other,
     the_longest_text_is_kept_whole_when_candidates_go_together,
 }
@@ -29,9 +29,9 @@ trials! {
 const TOLD_FIRST: &str = "a connection has to be told a statement, and be answered, before it takes it";
 
 /// So many come at once.
-const MANY: usize = 12;
+pub(crate) const MANY: usize = 12;
 
-fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     (0..MANY).map(|number| format!("lock {number:02}")).collect()
 }
 
@@ -70,11 +70,11 @@ async fn practised(place: &Place) -> (Proxy, Locks, Locks) {
     (proxy, locks, other)
 }
 
-fn ask(locks: &Locks, names: &[String]) -> Vec<Waiter> {
+pub(crate) fn ask(locks: &Locks, names: &[String]) -> Vec<Waiter> {
     names.iter().map(|name| waiter(locks, name, LONG)).collect()
 }
 
-async fn all(locks: &Locks, names: &[String]) -> Vec<Guard> {
+pub(crate) async fn all(locks: &Locks, names: &[String]) -> Vec<Guard> {
     let mut guards = Vec::new();
     for waiter in ask(locks, names) {
         guards.push(got(waiter).await);
@@ -83,7 +83,7 @@ async fn all(locks: &Locks, names: &[String]) -> Vec<Guard> {
 }
 
 /// All at once.
-async fn release(guards: Vec<Guard>) {
+pub(crate) async fn release(guards: Vec<Guard>) {
     let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
     for released in releasing {
         within("it is released", released).await.unwrap().unwrap();
@@ -101,12 +101,12 @@ async fn epochs(locks: &Locks, names: &[String]) -> Vec<u64> {
 }
 
 /// Some of these were granted in one call.
-fn went_together(epochs: &[u64]) {
+pub(crate) fn went_together(epochs: &[u64]) {
     let times: HashSet<_> = epochs.iter().collect();
     assert!(times.len() < epochs.len(), "each went alone: {epochs:?}");
 }
 
-async fn all_idle(locks: &Locks) {
+pub(crate) async fn all_idle(locks: &Locks) {
     for name in names() {
         until_idle(locks, &name).await;
     }

@@ -145,6 +145,15 @@ impl Link {
         }
     }
 
+    /// The one server that has all locks, if it is known at once.
+    pub(super) fn at_hand(&self) -> Option<Arc<Server>> {
+        match self {
+            Self::One(server) => Some(Arc::clone(server)),
+            Self::Sentinel(sentinel) => sentinel.connected(),
+            Self::Cluster(_) => None,
+        }
+    }
+
     /// Each server that has locks.
     pub(super) async fn all(&self) -> Result<Vec<Arc<Server>>, Failure> {
         match self {

@@ -109,7 +109,8 @@ impl Sentinel {
         self.master.current().as_ref().map(|(_, server)| Arc::clone(server))
     }
 
-    fn connected(&self) -> Option<Arc<Server>> {
+    /// The master, if it is connected and answers.
+    pub(super) fn connected(&self) -> Option<Arc<Server>> {
         let current = self.master.current();
         current.as_ref().filter(|(_, server)| server.is_well()).map(|(_, server)| Arc::clone(server))
     }
