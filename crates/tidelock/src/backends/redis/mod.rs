@@ -79,6 +79,7 @@ pub use self::stock::RedisStock;
 pub use self::{backend::RedisBackend, config::RedisConfig, fleet::Dialect, settings::Scripting};
 pub(super) use self::{
     clock_watch::Reading,
+    fleet::is_stranger,
     link::Server,
     settings::RedisSettings,
     store::{Floor, MIN_TTL, RedisStore},
