@@ -105,7 +105,7 @@ impl Body {
             label: self.label.clone().unwrap_or_else(|| asked.peer.label.to_string()),
             owner: self.owner.clone(),
             max_hold: [self.max_hold, server.max_hold].into_iter().flatten().min(),
-            at_least: None,
+            at_least: Duration::ZERO,
             // A client outlives a server that is killed, and relies on its lock until the end that it was told. The
             // store must not give it to others before. The library has no such claims with an owner.
             detached: server.locks.abilities().ends_with_process && self.owner.is_none(),

@@ -83,6 +83,7 @@ pub use self::stock::RedisStock;
 pub use self::{backend::RedisBackend, config::RedisConfig, fleet::Dialect, settings::Scripting};
 pub(super) use self::{
     clock_watch::Reading,
+    fleet::is_stranger,
     follow::Tracking,
     link::Server,
     settings::RedisSettings,

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     backend::{Claim, ClaimId, Failure, Leave, Left},
+    backends::redis::is_stranger,
     clock::Moment,
     model::name::Name,
 };
@@ -124,6 +125,10 @@ impl RedlockStore {
     }
 
     pub(super) fn owe(&self, server: usize, name: &Name, id: ClaimId, until: Moment) {
+        // By then it may be another program that is seen under this id.
+        if is_stranger(id) {
+            return;
+        }
         let mut owed = self.owed[server].lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now();
         while owed.front().is_some_and(|(_, _, until)| *until <= now) {

@@ -20,7 +20,7 @@ mod ears;
 mod view;
 mod votes;
 
-pub(super) use self::view::is_stranger;
+pub(in crate::backends) use self::view::is_stranger;
 use self::{claims::Claims, ears::Ears};
 use super::{
     link::Common,

@@ -188,7 +188,7 @@ fn stranger(
 }
 
 /// Whether an id is one under which people see another program.
-pub(in crate::backends::redis) fn is_stranger(id: ClaimId) -> bool {
+pub(in crate::backends) fn is_stranger(id: ClaimId) -> bool {
     id.client().get() == STRANGERS
 }
 
