@@ -26,7 +26,7 @@ const MODES: [&str; 3] =
     ["mode=setnx", "mode=redisson&lock_key={name}", "mode=redisson&fenced=1&lock_key=app:{{name}}"];
 
 /// A master that does not have a slot.
-fn another<'a>(cluster: &'a Cluster, slot: u16) -> &'a Server {
+fn another(cluster: &Cluster, slot: u16) -> &Server {
     let from = cluster.master_of_slot(slot).unwrap().addr();
     cluster.masters().into_iter().find(|master| master.addr() != from).unwrap()
 }
