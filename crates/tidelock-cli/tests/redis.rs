@@ -407,7 +407,7 @@ fn a_command_under_a_fenced_lock_finds_the_token_of_redisson() {
     let url = format!("{}&mode=redisson&fenced=1", store.url);
     let run = |url: &str| {
         let script = "echo ${TIDELOCK_FOREIGN_TOKEN-none}";
-        let mut command = tidelock(&["run", "--url", url, "fenced-lock", "--", "sh", "-c", script]);
+        let mut command = tidelock(["run", "--url", url, "fenced-lock", "--", "sh", "-c", script]);
         // One of a tidelock around this one is not ours.
         stdout(&command.env("TIDELOCK_FOREIGN_TOKEN", "99").output().expect("the binary runs"))
     };
