@@ -51,6 +51,20 @@ impl Follow {
 
     /// Waits until the number of changes is another one than this.
     ///
+    /// ```
+    /// # let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # rt.block_on(async {
+    /// use tidelock::{Name, backend::Follows};
+    ///
+    /// let (follows, name) = (Follows::new(), Name::new("orders/42")?);
+    /// let follow = follows.follow(&name).expect("not too many");
+    /// let before = follow.changes();
+    /// // Look at the lock here. If the store tells of a change, look again:
+    /// follows.changed(&name);
+    /// follow.changed_since(before).await;
+    /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+    /// ```
+    ///
     /// # Cancel safety
     /// Safe to cancel: no change is missed.
     pub async fn changed_since(&self, changes: u64) {
