@@ -51,8 +51,6 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// What a call was answered.
 pub(super) struct Answer {
     pub(super) rows: Vec<Row>,
-    /// How many rows of tables the last statement of the call changed.
-    pub(super) changed: u64,
     /// Whether an earlier try may have changed something.
     pub(super) is_repeated: bool,
 }
@@ -224,9 +222,8 @@ impl Link {
             };
             let error = match answer {
                 Ok(rows) => {
-                    let changed = conn.affected_rows();
                     self.give_back(conn);
-                    return Ok(Answer { rows, changed, is_repeated: heard });
+                    return Ok(Answer { rows, is_repeated: heard });
                 }
                 Err(error) => error,
             };

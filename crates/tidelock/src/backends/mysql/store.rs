@@ -146,6 +146,7 @@ impl Verbs for MysqlStore {
             Joined::Open => (None, false),
         };
         let mut values = vec![name.as_str().into(), id.client().get().into(), id.serial().into()];
+        let is_release = why == Leave::Done;
         let answer = match why {
             Leave::Done => self.link.call_for("CALL tidelock_release(?, ?, ?)", values, None).await?,
             Leave::Evicted(reason) => {
@@ -156,8 +157,8 @@ impl Verbs for MysqlStore {
         drop(turn);
         let was_there = match answer.rows.first() {
             Some(row) => column::<u8>(row, 0)? == 1,
-            // It was alone in its line.
-            None if answer.changed == 1 => true,
+            // Said without a row: it was alone in its line. How many rows a call changed depends on the server.
+            None if is_release => true,
             None => return Err(unreadable()),
         };
         // The claim may have been removed by a call whose answer was lost.

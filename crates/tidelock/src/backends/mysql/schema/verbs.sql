@@ -332,7 +332,7 @@ END
 DROP PROCEDURE IF EXISTS tidelock_release
 //
 -- The same for what is given back, which nearly always is alone in its line. Then it answers no rows, which would cost as much
--- as the rest: the number of rows that were changed is 1. Else it answers what tidelock_leave does.
+-- as the rest. Else it answers what tidelock_leave does.
 CREATE PROCEDURE tidelock_release(p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED)
 MODIFIES SQL DATA
 BEGIN
