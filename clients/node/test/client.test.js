@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -227,3 +227,24 @@ for (const [page, part] of [
     assert.match(execFileSync(process.execPath, [file], { env, encoding: 'utf8', timeout: LIMIT }), /^\d+n\n$/);
   });
 }
+
+test('the package that is installed brings its server along', () => {
+  const packed = join(folder, 'packed');
+  const program = join(folder, 'program');
+  for (const path of [packed, program]) mkdirSync(path);
+  const client = fileURLToPath(new URL('..', import.meta.url));
+  execFileSync('npm', ['pack', '--silent', '--pack-destination', packed], { cwd: client });
+  const [name] = readdirSync(packed);
+  execFileSync('npm', ['install', '--silent', '--offline', '--no-audit', join(packed, name)], { cwd: program });
+  writeFileSync(
+    join(program, 'main.mjs'),
+    `import { connect } from 'tidelock';
+    const locks = await connect('memory:');
+    await locks.mutex('a').run((held) => console.log(held.isHeld()));
+    await locks.close();`,
+  );
+  // Nothing else can be the server.
+  const { TIDELOCK_BINARY, TIDELOCK_SOCKET, ...env } = process.env;
+  const out = execFileSync(process.execPath, ['main.mjs'], { cwd: program, env: { ...env, PATH: program } });
+  assert.equal(String(out), 'true\n');
+});
