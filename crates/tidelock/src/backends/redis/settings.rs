@@ -204,6 +204,11 @@ impl RedisSettings {
         matches!(self.address, Address::One(_)) && self.replicas == 0 && self.scripting != Scripting::Off
     }
 
+    /// Whether tokens of an `RFencedLock` are asked for.
+    pub(in crate::backends) fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
     /// A client for one server of this installation.
     pub(super) fn client(&self, host: &Host) -> Result<Client, redis::RedisError> {
         self.client_at(address(host, self.tls.is_some()), &self.login, self.db)

@@ -89,6 +89,11 @@ impl RedlockSettings {
                 "redlock:// asks single servers by scripts: leave out replicas= and scripting=off",
             ));
         }
+        if servers.iter().any(RedisSettings::is_fenced) {
+            return Err(Error::invalid_url(
+                "each server has a counter of its own for RFencedLock, and they differ: leave out fenced=1",
+            ));
+        }
         Ok(Self { servers, longest_ttl })
     }
 }
