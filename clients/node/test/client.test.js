@@ -24,8 +24,8 @@ before(async () => {
   locks = await connect(store.url);
 });
 after(async () => {
-  await locks.close();
-  await store.kill();
+  await locks?.close();
+  await store?.kill();
   rmSync(folder, { recursive: true, force: true });
 });
 

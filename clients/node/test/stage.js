@@ -31,7 +31,10 @@ export class Process {
   }
 
   #come(line) {
-    if (this.#waiter) this.#waiter(line);
+    const waiter = this.#waiter;
+    // At once: the next line may come before the one that waits goes on.
+    this.#waiter = undefined;
+    if (waiter) waiter(line);
     else this.#lines.push(line);
   }
 
@@ -46,7 +49,6 @@ export class Process {
       this.#waiter = resolve;
       timer = setTimeout(() => reject(new Error(`nothing came from ${this.child.spawnargs.join(' ')}`)), LIMIT);
     });
-    this.#waiter = undefined;
     clearTimeout(timer);
     return line;
   }
