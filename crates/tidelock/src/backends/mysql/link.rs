@@ -26,8 +26,8 @@ use crate::{
 /// How many calls a client has under way.
 pub(super) const CONNECTIONS: usize = 8;
 
-/// How long a call waits for a connection that another call has, before it opens one more: about as long as opening takes.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a call waits for a connection that another call has, before it opens one more: longer than most calls take.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Of the connections that were not used for so long, one stays open.
 const UNUSED: Duration = Duration::from_secs(5);
