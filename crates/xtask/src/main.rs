@@ -1,8 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model`, `fuzz` and `bench`.
 
 mod api;
 mod bench;
 mod check;
+mod fuzz;
 mod model;
 mod run;
 mod simulate;
@@ -28,6 +29,7 @@ enum Command {
     Api(api::Args),
     Simulate(simulate::Args),
     Model(model::Args),
+    Fuzz(fuzz::Args),
     Bench(bench::Args),
 }
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Api(args) => api::run(&root, &args),
         Command::Simulate(args) => simulate::run(&root, &args),
         Command::Model(args) => model::run(&root, &args),
+        Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
     });
     match done {

@@ -35,6 +35,7 @@
 // | `wake` | news from the server |
 // | `follow` | names that are followed |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 // | `stock` | plans and segments of stock |
 
 mod backend;
@@ -44,6 +45,8 @@ mod config;
 mod errors;
 mod fitness;
 mod follow;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod link;
 mod owners;
 mod schema;

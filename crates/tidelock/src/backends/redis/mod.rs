@@ -48,6 +48,7 @@
 // | `stock` | segments of stock: the steps |
 // | `vote` | what `redlock` asks one server of several that vote |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 
 mod backend;
 mod clock_watch;
@@ -59,6 +60,8 @@ mod fitness;
 mod fleet;
 mod follow;
 mod forms;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod layout;
 mod library;
 mod link;
