@@ -30,6 +30,16 @@ impl Moment {
         Self(self.0.saturating_add(later))
     }
 
+    /// The moment `earlier` than this one.
+    pub(crate) fn minus(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(earlier))
+    }
+
+    /// The time between two moments, whichever is first.
+    pub(crate) fn distance(self, other: Self) -> Duration {
+        self.0.abs_diff(other.0)
+    }
+
     /// As a number, to hand it to another process.
     pub(crate) fn as_nanos(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
@@ -38,4 +48,13 @@ impl Moment {
     pub(crate) fn from_nanos(nanos: u64) -> Self {
         Self(Duration::from_nanos(nanos))
     }
+}
+
+/// A moment by the machine's wall clock as it is set now, in milliseconds since 1970. For people to read.
+#[allow(clippy::disallowed_methods, reason = "people read wall clocks; nothing is decided by it")]
+pub(crate) fn unix_ms(moment: Moment) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (here, nanos) = (Moment::now(), Duration::from_nanos(500_000));
+    let at = if moment > here { now + moment.since(here) } else { now.saturating_sub(here.since(moment)) };
+    u64::try_from((at + nanos).as_millis()).unwrap_or(u64::MAX)
 }

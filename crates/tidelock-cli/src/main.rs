@@ -10,6 +10,8 @@ mod clock;
 mod commands;
 mod exit;
 mod hold;
+#[allow(dead_code, unused_imports, reason = "the page and the other viewers follow")]
+mod observe;
 mod once;
 mod output;
 mod plan;
