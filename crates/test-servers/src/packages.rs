@@ -19,6 +19,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("postgresql", &POSTGRES),
     ("pgbouncer", &["pgbouncer"]),
     ("mariadb-server", &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"]),
+    // Not servers, but tests of the command line use them.
+    ("prometheus", &["promtool"]),
+    ("tmux", &["tmux"]),
 ];
 
 /// The programs of PostgreSQL that are used.

@@ -24,6 +24,7 @@
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
+//! | [`figures`] | `/metrics`, for Prometheus |
 //! | [`openapi`] | the description of all calls, for programs |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
@@ -32,6 +33,7 @@ mod answer;
 mod asked;
 mod connection;
 mod elections;
+mod figures;
 mod hold;
 mod holds;
 mod limits;
@@ -55,18 +57,23 @@ use tokio::sync::watch;
 
 pub(crate) use self::listen::Address;
 use self::{
-    access::Access, holds::Holds, limits::Limits, listen::Listener, queue::Queues, shutdown::Running,
-    stock::Items,
+    access::Access, figures::Figures, holds::Holds, limits::Limits, listen::Listener, queue::Queues,
+    shutdown::Running, stock::Items,
 };
 use crate::{
     args::Serve,
     exit::Exit,
+    observe::{self, Observer},
     output::{self, Trouble},
     store::Store,
 };
 
 /// How long answers that are under way have to reach their clients.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How the whole store is watched for metrics.
+const WATCH: observe::Options =
+    observe::Options { interval: None, history: Duration::from_secs(3_600), always: true };
 
 /// What all connections share.
 struct Server {
@@ -78,6 +85,7 @@ struct Server {
     items: Items,
     limits: Limits,
     access: Access,
+    figures: Figures,
     max_hold: Option<Duration>,
     closing: watch::Receiver<Stage>,
     /// Tasks of holds, and of connections.
@@ -105,10 +113,11 @@ impl Stage {
 pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let access = Access::new(args.token_file.as_deref())?;
     let store = Store::new(&args.store)?;
+    let recorder = figures::Recorder::install()?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
     let listener = Listener::bind(args.listen, &access)?;
-    let mut connect = Locks::builder(store.url());
+    let mut connect = Locks::builder(store.url()).metrics_groups(args.metrics_group.clone());
     if let Some(limit) = args.max_hold {
         connect = connect.max_hold(limit);
     }
@@ -120,6 +129,7 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
     let queues = Queues::new(locks.clone());
+    let observer = args.observe.then(|| Observer::start(locks.clone(), WATCH));
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
@@ -128,6 +138,7 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
         items: Items::new(store.url()),
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
+        figures: recorder.figures(args.metrics_group, observer),
         max_hold: args.max_hold,
         closing,
         running,
@@ -138,6 +149,7 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let exit = tokio::select! {
         exit = end.asked() => exit,
         error = connection::accept(&listener, &server) => return Err(error.into()),
+        () = server.figures.keep_up() => unreachable!("it goes on until it is dropped"),
         () = queues.watch() => unreachable!("it watches until it is dropped"),
     };
     drop(listener);

@@ -194,10 +194,16 @@ impl<S: Read + Write> Connection<S> {
 
     /// A whole answer.
     pub(crate) fn answer(&mut self) -> (u16, Value) {
+        let (status, body) = self.text();
+        (status, serde_json::from_str(&body).unwrap_or_default())
+    }
+
+    /// A whole answer that need not be JSON.
+    pub(crate) fn text(&mut self) -> (u16, String) {
         let (status, length) = self.head();
         let mut body = vec![0; length.expect("an answer that is no stream")];
         self.reader.read_exact(&mut body).expect("the body");
-        (status, serde_json::from_slice(&body).unwrap_or_default())
+        (status, String::from_utf8(body).expect("text"))
     }
 
     fn line(&mut self) -> String {
