@@ -24,6 +24,7 @@
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
+//! | [`page`] | the page for people, live |
 //! | [`openapi`] | the description of all calls, for programs |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
@@ -39,6 +40,7 @@ mod listen;
 mod look;
 mod once;
 mod openapi;
+mod page;
 mod peer;
 mod problem;
 mod queue;
@@ -59,8 +61,9 @@ use self::{
     stock::Items,
 };
 use crate::{
-    args::Serve,
+    args::{Serve, Ui},
     exit::Exit,
+    observe::Observer,
     output::{self, Trouble},
     store::Store,
 };
@@ -79,6 +82,9 @@ struct Server {
     limits: Limits,
     access: Access,
     max_hold: Option<Duration>,
+    observer: Observer,
+    /// Whether people may take locks away on the page.
+    allow_break: bool,
     closing: watch::Receiver<Stage>,
     /// Tasks of holds, and of connections.
     running: Running,
@@ -101,9 +107,24 @@ impl Stage {
     }
 }
 
+/// Shows the page of a server of its own, until it is told to end.
+pub(crate) async fn ui(args: Ui) -> Result<Exit, Trouble> {
+    let access = Access::of_browser()?;
+    let open = args.open;
+    serve(args.into(), access, |listener, access| page::invite(&listener.origin(), access, open)).await
+}
+
 /// Listens, serves until it is told to end, and drains.
 pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let access = Access::new(args.token_file.as_deref())?;
+    serve(args, access, |listener, _| Ok(output::json_line(&listener.announcement())?)).await
+}
+
+async fn serve(
+    args: Serve,
+    access: Access,
+    announce: impl FnOnce(&Listener, &Access) -> Result<(), Trouble>,
+) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
@@ -120,6 +141,7 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
     let queues = Queues::new(locks.clone());
+    let observer = Observer::start(locks.clone(), args.watching.options());
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
@@ -129,11 +151,13 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
         max_hold: args.max_hold,
+        observer,
+        allow_break: args.watching.allow_break,
         closing,
         running,
         connections,
     });
-    output::json_line(&listener.announcement())?;
+    announce(&listener, &server.access)?;
     shutdown::notify_ready();
     let exit = tokio::select! {
         exit = end.asked() => exit,
