@@ -5,6 +5,7 @@ mod elect;
 mod once;
 mod serve;
 mod shared;
+mod ui;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -17,6 +18,7 @@ pub(crate) use self::{
     once::OncePer,
     serve::Serve,
     shared::{Line, Store, Ticket, Which},
+    ui::{Ui, Watching},
 };
 use crate::{exit, output::Trouble, values};
 
@@ -46,6 +48,7 @@ impl Args {
             Verb::Elect(args) => ("elect", Some(&mut args.store), None),
             Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Serve(args) => ("serve", Some(&mut args.store), None),
+            Verb::Ui(args) => ("ui", Some(&mut args.store), None),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -86,6 +89,7 @@ pub(crate) enum Verb {
     Elect(Elect),
     Leader(Leader),
     Serve(Serve),
+    Ui(Ui),
     Ls(Ls),
     Show(Show),
     Break(Break),

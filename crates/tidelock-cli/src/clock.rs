@@ -1,6 +1,9 @@
 //! Time, to say how long something took. Leases are measured by the library, on its own clock.
 
-use std::time::Duration;
+use std::{
+    sync::LazyLock,
+    time::{Duration, SystemTime},
+};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -50,11 +53,17 @@ impl Moment {
     }
 }
 
-/// A moment by the machine's wall clock as it is set now, in milliseconds since 1970. For people to read.
+/// When the wall clock was first read, by both clocks. It is read once, so that what is shown of one moment is always
+/// the same, even if somebody sets the clock.
 #[allow(clippy::disallowed_methods, reason = "people read wall clocks; nothing is decided by it")]
+static WALL: LazyLock<(Moment, Duration)> = LazyLock::new(|| {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (Moment::now(), wall)
+});
+
+/// A moment by the machine's wall clock, in milliseconds since 1970. For people to read.
 pub(crate) fn unix_ms(moment: Moment) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (here, nanos) = (Moment::now(), Duration::from_nanos(500_000));
-    let at = if moment > here { now + moment.since(here) } else { now.saturating_sub(here.since(moment)) };
-    u64::try_from((at + nanos).as_millis()).unwrap_or(u64::MAX)
+    let (base, wall) = *WALL;
+    let at = if moment > base { wall + moment.since(base) } else { wall.saturating_sub(base.since(moment)) };
+    u64::try_from(at.as_millis()).unwrap_or(u64::MAX)
 }

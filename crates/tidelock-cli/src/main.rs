@@ -60,6 +60,7 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Elect(args) => commands::elect::run(args).await,
             Verb::Leader(args) => commands::leader::run(&args).await,
             Verb::Serve(args) => serve::run(args).await,
+            Verb::Ui(args) => serve::ui(args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args as Group;
 
-use super::Store;
+use super::{Store, Watching};
 use crate::{serve::Address, values};
 
 /// Serve locks to programs in any language, over HTTP
@@ -63,6 +63,8 @@ pub(crate) struct Serve {
     /// For a program that starts its own server: the server ends with it, whatever kills it.
     #[arg(long)]
     pub(crate) until_stdin_closes: bool,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) store: Store,
 }

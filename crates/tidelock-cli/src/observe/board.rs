@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use tidelock::{Done, Name, backend::LockView};
+use tidelock::{
+    Done, Name,
+    backend::{ClaimId, LockView},
+};
 
 use super::{
     compare::{Known, compare},
@@ -85,12 +88,15 @@ impl Board {
         changes
     }
 
-    /// A claim has ended, or is about to: when a look shows that it is gone, this is how.
-    pub(super) fn tell(&mut self, name: Name, claim: tidelock::backend::ClaimId, how: Ending) {
+    /// A claim has ended, or is about to: when a look shows that it is gone, this is how. Nothing takes it back.
+    pub(super) fn tell(&mut self, name: Name, claim: ClaimId, how: Option<Ending>) {
         if self.known.len() >= KNOWN {
             self.known.clear();
         }
-        self.known.insert((name, claim), how);
+        match how {
+            Some(how) => self.known.insert((name, claim), how),
+            None => self.known.remove(&(name, claim)),
+        };
     }
 
     /// Something that is no lock has changed.

@@ -1,6 +1,6 @@
 //! A lock as it was seen: views pinned to moments, so that ages and leases can be told at any later moment.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use tidelock::{
     Name, Token,
@@ -36,6 +36,8 @@ pub(crate) struct Lock {
     pub(crate) waiters: Vec<Claim>,
     /// When the store was asked.
     pub(crate) seen: Moment,
+    /// How the page reads it, written once for all who view it.
+    pub(crate) text: OnceLock<Box<str>>,
 }
 
 /// A claim that holds or waits.
@@ -94,7 +96,15 @@ impl Lock {
             };
             views.into_iter().map(claim).collect()
         };
-        Self { name, capacity, token, holders: claims(holders), waiters: claims(waiters), seen: asked.from }
+        Self {
+            name,
+            capacity,
+            token,
+            holders: claims(holders),
+            waiters: claims(waiters),
+            seen: asked.from,
+            text: OnceLock::new(),
+        }
     }
 
     /// All claims, holders first.

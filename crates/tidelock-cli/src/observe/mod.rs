@@ -154,6 +154,11 @@ impl Observer {
         }
     }
 
+    /// How the store answers.
+    pub(crate) fn health(&self) -> Health {
+        self.0.shared.state().health.clone()
+    }
+
     /// One lock as it was last seen, if it is in use.
     pub(crate) fn lock(&self, name: &Name) -> Option<Arc<Lock>> {
         self.0.shared.state().board.lock(name).cloned()
@@ -169,6 +174,7 @@ impl Observer {
         let mut state = self.0.shared.state();
         let viewer = state.next_viewer;
         state.next_viewer += 1;
+        state.focus.insert(viewer, Vec::new());
         let serial = state.history.latest();
         drop(state);
         self.0.shared.viewers.send_modify(|viewers| *viewers += 1);
@@ -182,8 +188,21 @@ impl Observer {
 
     /// A claim has ended, or is about to: when a look shows that it is gone, this is how.
     pub(crate) fn tell(&self, name: &Name, claim: ClaimId, how: Ending) {
-        self.0.shared.state().board.tell(name.clone(), claim, how);
+        self.0.shared.state().board.tell(name.clone(), claim, Some(how));
         self.poke([name.clone()]);
+    }
+
+    /// It did not end as it was told.
+    pub(crate) fn untell(&self, name: &Name, claim: ClaimId) {
+        self.0.shared.state().board.tell(name.clone(), claim, None);
+    }
+
+    /// Says which names a viewer has on its screen: they are looked at often.
+    pub(crate) fn focus(&self, viewer: u64, names: impl IntoIterator<Item = Name>) {
+        if let Some(focus) = self.0.shared.state().focus.get_mut(&viewer) {
+            *focus = names.into_iter().take(MOST_FOCUS).collect();
+        }
+        self.0.shared.names_told.notify_one();
     }
 }
 
@@ -212,12 +231,14 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
+    /// The number of this viewer, for [`Observer::focus`].
+    pub(crate) fn viewer(&self) -> u64 {
+        self.viewer
+    }
+
     /// Says which names this viewer has on its screen: they are looked at often.
     pub(crate) fn focus(&self, names: impl IntoIterator<Item = Name>) {
-        let shared = &self.observer.0.shared;
-        let names: Vec<Name> = names.into_iter().take(MOST_FOCUS).collect();
-        shared.state().focus.insert(self.viewer, names);
-        shared.names_told.notify_one();
+        self.observer.focus(self.viewer, names);
     }
 
     /// Waits until something is new, and returns it. The first time, that is everything, when it was first seen.

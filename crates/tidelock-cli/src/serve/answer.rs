@@ -73,6 +73,16 @@ pub(super) fn lines(lines: mpsc::Receiver<Bytes>) -> Answer {
     answer(StatusCode::OK, "application/x-ndjson", Content::Lines(lines))
 }
 
+/// Bytes of this kind.
+pub(super) fn file(kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
+    answer(StatusCode::OK, kind, Content::Whole(Some(bytes.into())))
+}
+
+/// A stream of events, for a browser.
+pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Answer {
+    answer(StatusCode::OK, "text/event-stream", Content::Lines(events))
+}
+
 /// One line of a stream.
 pub(super) fn line(value: &impl Serialize) -> Bytes {
     let mut text = to_bytes(value);

@@ -51,8 +51,8 @@ macro_rules! level {
 pub(super) struct Figures {
     handle: PrometheusHandle,
     groups: Vec<String>,
-    /// The watch of the whole store, if that is wanted.
-    observer: Option<Observer>,
+    /// Whether the figures of the whole store are wanted.
+    whole_store: bool,
     started: Moment,
 }
 
@@ -71,8 +71,8 @@ impl Recorder {
         Ok(Self(handle))
     }
 
-    pub(super) fn figures(self, groups: Vec<String>, observer: Option<Observer>) -> Figures {
-        Figures { handle: self.0, groups, observer, started: Moment::now() }
+    pub(super) fn figures(self, groups: Vec<String>, whole_store: bool) -> Figures {
+        Figures { handle: self.0, groups, whole_store, started: Moment::now() }
     }
 }
 
@@ -81,8 +81,8 @@ impl Figures {
     pub(super) fn render(&self, server: &Server) -> String {
         level!("tidelock_serve_streams_open", server.limits.open() as f64);
         self.process();
-        if let Some(observer) = &self.observer {
-            self.store(server.locks.abilities().store, observer);
+        if self.whole_store {
+            self.store(server.locks.abilities().store, &server.observer);
         }
         self.handle.render()
     }

@@ -25,6 +25,7 @@
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
 //! | [`figures`] | `/metrics`, for Prometheus |
+//! | [`page`] | the page for people, live |
 //! | [`openapi`] | the description of all calls, for programs |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
@@ -41,6 +42,7 @@ mod listen;
 mod look;
 mod once;
 mod openapi;
+mod page;
 mod peer;
 mod problem;
 mod queue;
@@ -61,19 +63,15 @@ use self::{
     shutdown::Running, stock::Items,
 };
 use crate::{
-    args::Serve,
+    args::{Serve, Ui},
     exit::Exit,
-    observe::{self, Observer},
+    observe::{Observer, Options},
     output::{self, Trouble},
     store::Store,
 };
 
 /// How long answers that are under way have to reach their clients.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-/// How the whole store is watched for metrics.
-const WATCH: observe::Options =
-    observe::Options { interval: None, history: Duration::from_secs(3_600), always: true };
 
 /// What all connections share.
 struct Server {
@@ -87,6 +85,9 @@ struct Server {
     access: Access,
     figures: Figures,
     max_hold: Option<Duration>,
+    observer: Observer,
+    /// Whether people may take locks away on the page.
+    allow_break: bool,
     closing: watch::Receiver<Stage>,
     /// Tasks of holds, and of connections.
     running: Running,
@@ -109,9 +110,24 @@ impl Stage {
     }
 }
 
+/// Shows the page of a server of its own, until it is told to end.
+pub(crate) async fn ui(args: Ui) -> Result<Exit, Trouble> {
+    let access = Access::of_browser()?;
+    let open = args.open;
+    serve(args.into(), access, |listener, access| page::invite(&listener.origin(), access, open)).await
+}
+
 /// Listens, serves until it is told to end, and drains.
 pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let access = Access::new(args.token_file.as_deref())?;
+    serve(args, access, |listener, _| Ok(output::json_line(&listener.announcement())?)).await
+}
+
+async fn serve(
+    args: Serve,
+    access: Access,
+    announce: impl FnOnce(&Listener, &Access) -> Result<(), Trouble>,
+) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
     let recorder = figures::Recorder::install()?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
@@ -129,7 +145,8 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
     let queues = Queues::new(locks.clone());
-    let observer = args.observe.then(|| Observer::start(locks.clone(), WATCH));
+    let observer =
+        Observer::start(locks.clone(), Options { always: args.observe, ..args.watching.options() });
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
@@ -138,13 +155,15 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
         items: Items::new(store.url()),
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
-        figures: recorder.figures(args.metrics_group, observer),
+        figures: recorder.figures(args.metrics_group, args.observe),
         max_hold: args.max_hold,
+        observer,
+        allow_break: args.watching.allow_break,
         closing,
         running,
         connections,
     });
-    output::json_line(&listener.announcement())?;
+    announce(&listener, &server.access)?;
     shutdown::notify_ready();
     let exit = tokio::select! {
         exit = end.asked() => exit,
