@@ -6,6 +6,7 @@ mod once;
 mod serve;
 mod shared;
 mod ui;
+mod watch;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -19,6 +20,7 @@ pub(crate) use self::{
     serve::Serve,
     shared::{Line, Store, Ticket, Which},
     ui::{Ui, Watching},
+    watch::{Events, Sort, Top},
 };
 use crate::{exit, output::Trouble, values};
 
@@ -49,6 +51,8 @@ impl Args {
             Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Serve(args) => ("serve", Some(&mut args.store), None),
             Verb::Ui(args) => ("ui", Some(&mut args.store), None),
+            Verb::Top(args) => ("top", Some(&mut args.store), None),
+            Verb::Events(args) => ("events", Some(&mut args.store), Some(&mut args.json)),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -90,6 +94,8 @@ pub(crate) enum Verb {
     Leader(Leader),
     Serve(Serve),
     Ui(Ui),
+    Top(Top),
+    Events(Events),
     Ls(Ls),
     Show(Show),
     Break(Break),

@@ -61,6 +61,8 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Leader(args) => commands::leader::run(&args).await,
             Verb::Serve(args) => serve::run(args).await,
             Verb::Ui(args) => serve::ui(args).await,
+            Verb::Top(args) => commands::top::run(&args).await,
+            Verb::Events(args) => commands::events::run(&args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,

@@ -102,7 +102,7 @@ fn with_observe_the_figures_are_of_the_whole_store() {
     assert_eq!(figures[r#"tidelock_store_silent_seconds{store="file"}"#], 0.0, "{text}");
     promtool(&["check", "metrics"], &text);
     drop(waiting);
-    drop(elsewhere);
+    assert_eq!(elsewhere.end().0, Some(0));
     until("the store is empty", || has(&server, r#"tidelock_store_locks_held{store="file"}"#, 0.0));
 }
 
