@@ -5,13 +5,13 @@ mod elect;
 mod once;
 mod serve;
 mod shared;
+mod shell;
 mod ui;
 mod watch;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use clap::{Args as Group, Parser, Subcommand};
-use clap_complete::Shell;
 
 pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
@@ -19,6 +19,7 @@ pub(crate) use self::{
     once::OncePer,
     serve::Serve,
     shared::{Line, Store, Ticket, Which},
+    shell::{Completions, Man},
     ui::{Ui, Watching},
     watch::{Events, Sort, Top},
 };
@@ -406,29 +407,6 @@ pub(crate) struct Schema {
     /// Print what stock needs in addition, where that is separate
     #[arg(long)]
     pub(crate) stock: bool,
-}
-
-/// Print a script that completes this command line in a shell
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock completions bash > /etc/bash_completion.d/tidelock
-  tidelock completions zsh > ~/.zfunc/_tidelock
-  tidelock completions fish > ~/.config/fish/completions/tidelock.fish")]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub(crate) shell: Shell,
-}
-
-/// Print the manual page, or write one per verb into a directory
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock man | man -l -
-  tidelock man --dir ~/.local/share/man/man1")]
-pub(crate) struct Man {
-    /// Write tidelock.1, tidelock-run.1 and so on into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 #[cfg(test)]

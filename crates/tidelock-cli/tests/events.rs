@@ -129,7 +129,8 @@ fn only_names_that_begin_so_are_printed_and_text_has_no_control_characters() {
 #[test]
 fn a_reader_that_goes_away_ends_it_though_nothing_happens() {
     let store = Store::new();
-    let script = format!("{} events --url {} | head -n 1 > /dev/null", env!("CARGO_BIN_EXE_tidelock"), store.url());
+    let script =
+        format!("{} events --url {} | head -n 1 > /dev/null", env!("CARGO_BIN_EXE_tidelock"), store.url());
     let mut shell = std::process::Command::new("sh").args(["-c", &script]).spawn().expect("a shell");
     let id = shell.id();
     until("the pipeline ends", || !runs(id));

@@ -191,7 +191,7 @@ fn name_of_row(line: &str) -> Option<&str> {
 
 /// Tables and files of stores begin with the same word, and have no unit.
 fn is_metric(name: &str) -> bool {
-    let units = ["_total", "_seconds", "_bytes", "_held", "_waiting", "_length"];
+    let units = ["_total", "_seconds", "_bytes", "_held", "_waiting", "_length", "_open"];
     name.starts_with("tidelock_")
         && units.iter().any(|unit| name.ends_with(unit))
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
