@@ -1,10 +1,12 @@
-//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model`, `bench` and
+//! `screenshots`.
 
 mod api;
 mod bench;
 mod check;
 mod model;
 mod run;
+mod screenshots;
 mod simulate;
 mod test;
 
@@ -29,6 +31,8 @@ enum Command {
     Simulate(simulate::Args),
     Model(model::Args),
     Bench(bench::Args),
+    /// Write the pictures of the page into docs/images, with a real browser
+    Screenshots,
 }
 
 fn main() -> ExitCode {
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Command::Simulate(args) => simulate::run(&root, &args),
         Command::Model(args) => model::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
+        Command::Screenshots => screenshots::run(&root),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -104,6 +104,9 @@ struct State {
     focus: HashMap<u64, Vec<Name>>,
     /// Names that are known to have changed.
     told: HashSet<Name>,
+    later: HashSet<Name>,
+    /// Whether the store tells of all changes.
+    tells: bool,
     next_viewer: u64,
     /// Where to go on if more names are on screens than fit in one look.
     turn: usize,
@@ -128,6 +131,8 @@ impl Observer {
             health: Health::default(),
             focus: HashMap::new(),
             told: HashSet::new(),
+            later: HashSet::new(),
+            tells: false,
             next_viewer: 0,
             turn: 0,
         };
@@ -293,14 +298,28 @@ impl Shared {
 
     /// Whether the store tells of all changes.
     fn store_tells(&self) -> bool {
-        false
+        self.state().tells
     }
 
+    fn set_tells(&self, tells: bool) {
+        self.state().tells = tells;
+    }
+
+    /// Names may have changed. Those that are new or on a screen are looked at first: most of the others were renewed.
     fn told(&self, names: impl IntoIterator<Item = Name>) {
         let mut state = self.state();
-        state.told.extend(names);
-        if state.told.len() > MOST_TOLD {
-            state.told.clear();
+        let State { board, focus, told, later, .. } = &mut *state;
+        for name in names {
+            let is_urgent = board.lock(&name).is_none() || focus.values().any(|focus| focus.contains(&name));
+            if is_urgent {
+                told.insert(name)
+            } else {
+                later.insert(name)
+            };
+        }
+        if told.len() + later.len() > MOST_TOLD {
+            told.clear();
+            later.clear();
             self.all_told.notify_one();
         }
         self.names_told.notify_one();
@@ -313,9 +332,6 @@ impl Shared {
         for name in &names {
             state.told.remove(name);
         }
-        if !state.told.is_empty() {
-            self.names_told.notify_one();
-        }
         let mut focus: Vec<Name> = state.focus.values().flatten().cloned().collect();
         focus.sort_unstable();
         focus.dedup();
@@ -327,6 +343,15 @@ impl Shared {
             state.turn = turn + room;
         }
         names.extend(focus.into_iter().take(room));
+        let rest: Vec<Name> = state.later.iter().take(most - names.len()).cloned().collect();
+        for name in &rest {
+            state.later.remove(name);
+        }
+        if !state.told.is_empty() || !state.later.is_empty() {
+            self.names_told.notify_one();
+        }
+        // One that was on a screen and was told, too, is asked for once.
+        names.extend(rest.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
         names
     }
 

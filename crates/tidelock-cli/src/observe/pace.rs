@@ -31,10 +31,13 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The pause after a look at everything that took this long.
-    pub(crate) fn after_all(self, took: Duration, store_tells: bool) -> Duration {
-        let paced = (took * ALL_SHARE).max(LEAST);
-        let told = if store_tells { paced.max(TOLD_ALL) } else { paced };
-        self.interval.unwrap_or(told)
+    pub(crate) fn after_all(self, took: Duration) -> Duration {
+        self.interval.unwrap_or((took * ALL_SHARE).max(LEAST))
+    }
+
+    /// The further pause while the store tells of changes and did not miss any.
+    pub(crate) fn while_told(self, pause: Duration) -> Duration {
+        if self.interval.is_some() { Duration::ZERO } else { TOLD_ALL.saturating_sub(pause) }
     }
 
     /// The pause after a look at some names that took this long.
@@ -59,7 +62,7 @@ mod tests {
     fn looks_take_at_most_a_fiftieth_of_the_time() {
         let pace = Pace::default();
         for took in [10, 50, 300, 5_000].map(|ms| ms * MS) {
-            let share = took.as_secs_f64() / (took + pace.after_all(took, false)).as_secs_f64();
+            let share = took.as_secs_f64() / (took + pace.after_all(took)).as_secs_f64();
             assert!(share <= 0.02, "{took:?}: {share}");
         }
         for took in [1, 3, 9].map(|ms| ms * MS) {
@@ -70,7 +73,7 @@ mod tests {
     #[test]
     fn a_fast_store_is_not_asked_all_the_time() {
         let pace = Pace::default();
-        assert_eq!(pace.after_all(MS / 10, false), LEAST);
+        assert_eq!(pace.after_all(MS / 10), LEAST);
         assert_eq!(pace.after_names(MS / 10, false), LEAST);
         assert_eq!(pace.after_names(MS / 10, true), LEAST_TOLD);
     }
@@ -83,7 +86,8 @@ mod tests {
     #[test]
     fn the_user_decides_and_a_store_that_tells_is_asked_seldom() {
         let pace = Pace { interval: Some(3 * MS) };
-        assert_eq!(pace.after_all(1_000 * MS, true), 3 * MS);
-        assert_eq!(Pace::default().after_all(MS, true), TOLD_ALL);
+        assert_eq!((pace.after_all(1_000 * MS), pace.while_told(3 * MS)), (3 * MS, Duration::ZERO));
+        assert_eq!(Pace::default().while_told(500 * MS), TOLD_ALL - 500 * MS);
+        assert_eq!(Pace::default().while_told(2 * TOLD_ALL), Duration::ZERO);
     }
 }

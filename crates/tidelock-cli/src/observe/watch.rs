@@ -11,6 +11,8 @@ use crate::clock::Moment;
 /// How long the store has for a look at some names, and at everything.
 const NAMES_LIMIT: Duration = Duration::from_secs(5);
 const ALL_LIMIT: Duration = Duration::from_secs(120);
+/// How long news are gathered before they are looked at.
+const GATHER: Duration = Duration::from_millis(50);
 /// The most names in one look.
 const CHUNK: usize = 256;
 
@@ -21,6 +23,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         tokio::select! {
             () = all(&shared) => {}
             () = names(&shared) => {}
+            () = news(&shared) => {}
             () = shared.is_wanted(false) => shared.lose_sight("nobody looked"),
         }
     }
@@ -31,7 +34,7 @@ async fn all(shared: &Shared) {
     loop {
         let pause = match look(shared.locks.look_all(), ALL_LIMIT).await {
             Ok((views, asked)) => {
-                let pause = shared.pace.after_all(asked.took(), shared.store_tells());
+                let pause = shared.pace.after_all(asked.took());
                 let missing = shared.saw_all(views, asked, pause);
                 for names in missing.chunks(CHUNK) {
                     look_at(shared, names).await;
@@ -43,10 +46,25 @@ async fn all(shared: &Shared) {
                 shared.pace.after_error()
             }
         };
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = shared.all_told.notified() => {}
+        sleep(pause).await;
+        // A store that tells of changes is looked at all over only in case that it missed one.
+        if shared.store_tells() {
+            let _ = timeout(shared.pace.while_told(pause), shared.all_told.notified()).await;
         }
+    }
+}
+
+/// Hears what changed, if the store tells it.
+async fn news(shared: &Shared) {
+    let Some(mut all) = shared.locks.follow_all() else { return std::future::pending().await };
+    loop {
+        let told = all.next().await;
+        shared.set_tells(all.is_live());
+        if told.missed {
+            shared.all_told.notify_one();
+        }
+        shared.told(told.names);
+        sleep(GATHER).await;
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     api::rw_lock::RwLock,
     api::semaphore::Semaphore,
     api::ticket::Ticket,
-    backend::{Abilities, Backend, ClaimId, LockView, Scope},
+    backend::{Abilities, Backend, ClaimId, FollowAll, LockView, Scope},
     backends::{Store, Target, registry},
     clock::Clock,
     engine::{Client, Engine, Flaws},
@@ -417,6 +417,29 @@ impl Locks {
     /// ```
     pub async fn shutdown(&self, grace: Duration) -> usize {
         self.engine.shutdown(grace).await
+    }
+
+    /// Tells from now on which locks may have changed, by any client; `None` if the store cannot.
+    ///
+    /// For programs that show all locks: they [`look`](Self::look) at what is told, and need to look at everything only
+    /// seldom.
+    ///
+    /// ```no_run
+    /// # async fn show(view: tidelock::backend::LockView) {}
+    /// # async fn example() -> tidelock::Result<()> {
+    /// let locks = tidelock::Locks::connect("redis://127.0.0.1").await?;
+    /// if let Some(mut all) = locks.follow_all() {
+    ///     loop {
+    ///         let told = all.next().await;
+    ///         for lock in locks.look(&told.names).await? {
+    ///             show(lock).await;
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn follow_all(&self) -> Option<FollowAll> {
+        self.engine.follow_all()
     }
 
     fn name(&self, text: &str) -> Result<Name> {

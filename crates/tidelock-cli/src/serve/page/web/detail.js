@@ -18,10 +18,31 @@ export class Detail {
   async open(name) {
     this.name = name;
     this.history = { events: [], gaps: [], since: null };
-    this.panel.hidden = false;
+    this.build();
     this.draw();
+    this.panel.hidden = false;
     this.panel.scrollTop = 0;
     await this.recall();
+  }
+
+  /** The parts stay while their contents change, so that nothing is lost that somebody points at. */
+  build() {
+    this.facts = el("p", { class: "facts" });
+    this.queue = el("div", { class: "queue", tabindex: "0", "aria-label": "The line" });
+    this.timeline = el("div", { class: "timeline" });
+    this.list = el("ul", { class: "claims" });
+    this.more = el("p", { class: "quiet" });
+    this.since = el("h3");
+    this.events = el("ul", { class: "events" });
+    this.none = el("p", { class: "quiet", text: "Nothing was seen to happen yet." });
+    this.claims = new Map();
+    this.panel.replaceChildren(
+      el("header", {}, el("h2", {}, told(this.name)),
+        el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", click: () => this.onClose() })),
+      this.facts, this.queue,
+      el("h3", { text: "The last minutes" }), this.timeline,
+      el("h3", { text: "In line" }), this.list, this.more,
+      this.since, this.events, this.none);
   }
 
   /** Reads the history again, as after a time without connection. */
@@ -51,55 +72,40 @@ export class Detail {
   }
 
   draw() {
-    const { panel, name } = this;
-    const lock = this.lock(name) ?? { name, holders: [], waiters: [], holding: 0, waiting: 0 };
-    const focused = panel.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-    const line = drawLine(lock);
-    const claims = [...lock.holders.map((claim) => this.claim(claim, lock, true)), ...lock.waiters.map((claim) => this.claim(claim, lock, false))];
-    this.ticks = [line.tick, ...claims.map((claim) => claim.tick)];
-    this.timeline = el("div", { class: "timeline" });
-    panel.replaceChildren(
-      el("header", {}, el("h2", {}, told(name)),
-        el("button", { type: "button", class: "close", "aria-label": "Close", text: "×", "data-key": "close", click: () => this.onClose() })),
-      el("p", { class: "facts", text: facts(lock) }),
-      lock.holding + lock.waiting > 0 ? el("div", { class: "queue", tabindex: "0", "aria-label": "The line" }, line.drawing) : null,
-      el("ul", { class: "claims" }, ...claims.map((claim) => claim.item)),
-      el("h3", { text: "The last minutes" }), this.timeline,
-      el("h3", { text: this.history.since ? `What happened since ${timeOfDay(this.history.since)}` : "What happened" }),
-      this.eventList());
-    if (focused) panel.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    const lock = this.lock(this.name) ?? { name: this.name, holders: [], waiters: [], holding: 0, waiting: 0 };
+    set(this.facts, facts(lock));
+    this.line = drawLine(lock);
+    this.queue.hidden = lock.holding + lock.waiting === 0;
+    this.queue.replaceChildren(this.line.drawing);
+    this.drawClaims(lock);
+    const more = lock.holding + lock.waiting - this.claims.size;
+    this.more.hidden = more <= 0;
+    set(this.more, `${more} more`);
+    set(this.since, this.history.since ? `What happened since ${timeOfDay(this.history.since)}` : "What happened");
+    this.drawEvents();
     this.drawn = 0;
     this.tick();
   }
 
-  claim(claim, lock, holds) {
-    const lease = leaseBar();
-    const age = el("span", { class: "age" });
-    const what = [
-      holds ? (claim.token ? `token ${claim.token}` : "holds") : "waits",
-      claim.share !== "exclusive" && visible(claim.share),
-      claim.owner && `owner ${visible(claim.owner)}`,
-      claim.advertised && `at ${visible(claim.advertised)}`,
-      claim.foreign && `a holder of ${claim.foreign}`,
-    ].filter(Boolean).join(" · ");
-    const item = el("li", { class: holds ? "holds" : "waits" },
-      told(claim.label, { class: "who", title: visible(claim.label) }), age, lease,
-      el("span", { class: "what", text: what, title: `claim ${claim.claim}` }),
-      this.mayBreak() ? el("button", {
-        type: "button", class: "button danger", text: "Break…", "data-key": `break ${claim.claim}`,
-        click: () => this.onBreak({ lock, claim, holds }),
-      }) : null);
-    const tick = (now) => {
-      set(age, span(now - claim.since));
-      drain(lease, claim, now);
-    };
-    return { item, tick };
+  drawClaims(lock) {
+    const claims = [...lock.holders.map((claim) => [claim, true]), ...lock.waiters.map((claim) => [claim, false])];
+    const before = this.claims;
+    this.claims = new Map();
+    claims.forEach(([claim, holds], index) => {
+      const shown = before.get(claim.claim) ?? new Claim((what) => this.onBreak(what));
+      this.claims.set(claim.claim, shown);
+      before.delete(claim.claim);
+      shown.show(lock, claim, holds, this.mayBreak());
+      // An element that is moved loses the focus, so only what is out of order is.
+      if (this.list.children[index] !== shown.item) this.list.insertBefore(shown.item, this.list.children[index] ?? null);
+    });
+    for (const gone of before.values()) gone.item.remove();
   }
 
-  eventList() {
+  drawEvents() {
     const events = this.history.events.slice(-LISTED).reverse();
-    if (events.length === 0) return el("p", { class: "quiet", text: "Nothing was seen to happen yet." });
-    return el("ul", { class: "events" }, ...events.map((event) => el("li", {},
+    this.none.hidden = events.length > 0;
+    this.events.replaceChildren(...events.map((event) => el("li", {},
       el("time", { text: timeOfDay(event.at_ms) }),
       el("span", { class: ["lost", "evicted", "expired"].includes(event.event) ? "bad" : "", text: event.event.replace("_", " ") }),
       el("span", { class: "text" }, told(event.label), told(about(event))))));
@@ -109,7 +115,8 @@ export class Detail {
   tick() {
     if (this.name === null) return;
     const now = this.now();
-    this.ticks.forEach((tick) => tick(now));
+    this.line.tick(now);
+    for (const claim of this.claims.values()) claim.tick(now);
     // A timeline moves by less than a pixel in a second.
     if (now - this.drawn >= 1000 || this.drawn > now) {
       this.drawn = now;
@@ -118,10 +125,46 @@ export class Detail {
   }
 }
 
+/** A claim in the list. */
+class Claim {
+  constructor(onBreak) {
+    this.who = el("span", { class: "who" });
+    this.age = el("span", { class: "age" });
+    this.lease = leaseBar();
+    this.what = el("span", { class: "what" });
+    this.button = el("button", { type: "button", class: "button danger", text: "Break…", click: () => onBreak(this) });
+    this.item = el("li", {}, this.who, this.age, this.lease, this.what, this.button);
+  }
+
+  show(lock, claim, holds, mayBreak) {
+    Object.assign(this, { lock, claim, holds });
+    const what = [
+      holds ? (claim.token ? `token ${claim.token}` : "holds") : "waits",
+      claim.share !== "exclusive" && visible(claim.share),
+      claim.owner && `owner ${visible(claim.owner)}`,
+      claim.advertised && `at ${visible(claim.advertised)}`,
+      claim.foreign && `a holder of ${claim.foreign}`,
+    ].filter(Boolean).join(" · ");
+    this.item.className = holds ? "holds" : "waits";
+    if (this.who.title !== visible(claim.label)) {
+      this.who.replaceChildren(told(claim.label));
+      this.who.title = visible(claim.label);
+    }
+    set(this.what, what);
+    this.what.title = `claim ${claim.claim}`;
+    this.button.hidden = !mayBreak;
+  }
+
+  tick(now) {
+    set(this.age, span(now - this.claim.since));
+    drain(this.lease, this.claim, now);
+  }
+}
+
 function facts(lock) {
   if (lock.holding + lock.waiting === 0) return "Free: nobody holds it or waits for it.";
-  const kind = lock.capacity === "readers" ? "readers and writers" : lock.capacity ?? "one holder";
-  return [kind, count(lock.holding, "holds", "hold"), count(lock.waiting, "waits", "wait")].join(" · ");
+  const kind = lock.capacity === "readers" ? "readers and writers" : lock.capacity ?? "exclusive";
+  return [kind, count(lock.holding, "holder", "holders"), `${lock.waiting.toLocaleString("en")} waiting`].join(" · ");
 }
 
 function about(event) {

@@ -3,7 +3,7 @@
 import { brief, count, el, span, timeOfDay, told } from "./text.js";
 
 const TOKENS = {
-  permanent: "always grow", time_assisted: "grow with the store's data or its clock", process: "within one process",
+  "time-assisted": "grow with the store's data or its clock", process: "grow within one process",
 };
 
 /** Shows the store. `known` does not change while the server runs; `health` comes with the news. */
@@ -29,8 +29,8 @@ export function drawStore(view, known, health, now) {
     card("What it can do",
       ["Tokens", TOKENS[can.token] ?? String(can.token)], ["Wakes waiters", yes(can.push)],
       ["First come, first served", yes(can.fair)], ["Re-entry", yes(can.reentry)], ["Permits", yes(can.permits)],
-      can.min_ttl_ms ? ["Shortest ttl", span(can.min_ttl_ms)] : null),
-    el("section", {}, el("h2", { text: "What doctor says" }),
+      can.min_ttl_ms ? ["Shortest ttl", brief(can.min_ttl_ms * 1000)] : null),
+    el("section", { class: "wide" }, el("h2", { text: "What doctor says" }),
       problems.length ? null : el("p", { class: "good", text: "No problems found." }),
       el("ul", {}, ...problems, ...known.notes.map((text) => el("li", { text })))),
   ));

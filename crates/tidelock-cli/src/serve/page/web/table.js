@@ -21,6 +21,11 @@ export class Table {
     });
   }
 
+  /** What the headline covers. */
+  get top() {
+    return this.narrow.matches ? 0 : 40;
+  }
+
   get height() {
     return this.narrow.matches ? 64 : 44;
   }
@@ -68,8 +73,9 @@ export class Table {
   reveal(index) {
     const { scroller, height } = this;
     const top = index * height;
+    const room = scroller.clientHeight - this.top;
     if (top < scroller.scrollTop) scroller.scrollTop = top;
-    else if (top + height > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = top + height - scroller.clientHeight;
+    else if (top + height > scroller.scrollTop + room) scroller.scrollTop = top + height - room;
   }
 
   /** Draws the rows that can be seen. */
