@@ -6,6 +6,7 @@ mod fleet;
 mod listing;
 mod rest;
 mod storms;
+mod watching;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ enum What {
     Storms(storms::Args),
     /// Processor time, wake-ups and memory of claims to which nothing happens, on every store
     Rest(rest::Args),
+    /// Open pages of `tidelock serve`: how fresh they are, and what they cost
+    Watching(watching::Args),
     /// Holds locks and waits for others, in a process of its own
     #[command(hide = true)]
     Claim {
@@ -47,6 +50,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         What::Fleet(args) => fleet::run(args),
         What::Storms(args) => storms::run(args),
         What::Rest(args) => rest::run(args),
+        What::Watching(args) => watching::run(args),
         What::Claim { url, claims } => rest::claim(url, *claims).map(|()| true),
         What::List { url } => listing::list(url).map(|()| true),
     };

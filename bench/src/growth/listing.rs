@@ -143,6 +143,19 @@ async fn fill(connection: &mut MultiplexedConnection, names: u64, alone: bool) -
     Ok(())
 }
 
+/// Writes keys of other programs.
+pub(super) async fn fill_others(server: &Server, keys: u64) -> Result<(), String> {
+    let mut connection = connect(server).await?;
+    for first in (0..keys).step_by(TOGETHER as usize) {
+        let mut message = redis::pipe();
+        for key in first..(first + TOGETHER).min(keys) {
+            message.cmd("SET").arg(format!("session:{key}")).arg("of somebody else").ignore();
+        }
+        message.query_async::<()>(&mut connection).await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 /// How often the commands of a listing were called, and how long each took.
 fn calls(statistics: &str) -> Vec<String> {
     let of = |line: &str| {

@@ -18,7 +18,12 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("zookeeper", &["java", ZOOKEEPER_ENVIRONMENT]),
     ("postgresql", &POSTGRES),
     ("pgbouncer", &["pgbouncer"]),
+    ("chromium", &["chromium"]),
+    ("chromium-driver", &["chromedriver"]),
     ("mariadb-server", &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"]),
+    // Not servers, but tests of the command line use them.
+    ("prometheus", &["promtool"]),
+    ("tmux", &["tmux"]),
 ];
 
 /// The programs of PostgreSQL that are used.

@@ -5,11 +5,13 @@ mod elect;
 mod once;
 mod serve;
 mod shared;
+mod shell;
+mod ui;
+mod watch;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use clap::{Args as Group, Parser, Subcommand};
-use clap_complete::Shell;
 
 pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
@@ -17,6 +19,9 @@ pub(crate) use self::{
     once::OncePer,
     serve::Serve,
     shared::{Line, Store, Ticket, Which},
+    shell::{Completions, Man},
+    ui::{Ui, Watching},
+    watch::{Events, Sort, Top},
 };
 use crate::{exit, output::Trouble, values};
 
@@ -46,6 +51,9 @@ impl Args {
             Verb::Elect(args) => ("elect", Some(&mut args.store), None),
             Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Serve(args) => ("serve", Some(&mut args.store), None),
+            Verb::Ui(args) => ("ui", Some(&mut args.store), None),
+            Verb::Top(args) => ("top", Some(&mut args.store), None),
+            Verb::Events(args) => ("events", Some(&mut args.store), Some(&mut args.json)),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -86,6 +94,9 @@ pub(crate) enum Verb {
     Elect(Elect),
     Leader(Leader),
     Serve(Serve),
+    Ui(Ui),
+    Top(Top),
+    Events(Events),
     Ls(Ls),
     Show(Show),
     Break(Break),
@@ -396,29 +407,6 @@ pub(crate) struct Schema {
     /// Print what stock needs in addition, where that is separate
     #[arg(long)]
     pub(crate) stock: bool,
-}
-
-/// Print a script that completes this command line in a shell
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock completions bash > /etc/bash_completion.d/tidelock
-  tidelock completions zsh > ~/.zfunc/_tidelock
-  tidelock completions fish > ~/.config/fish/completions/tidelock.fish")]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub(crate) shell: Shell,
-}
-
-/// Print the manual page, or write one per verb into a directory
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock man | man -l -
-  tidelock man --dir ~/.local/share/man/man1")]
-pub(crate) struct Man {
-    /// Write tidelock.1, tidelock-run.1 and so on into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod clock;
 mod commands;
 mod exit;
 mod hold;
+#[allow(dead_code, unused_imports, reason = "the page and the other viewers follow")]
+mod observe;
 mod once;
 mod output;
 mod plan;
@@ -58,6 +60,9 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Elect(args) => commands::elect::run(args).await,
             Verb::Leader(args) => commands::leader::run(&args).await,
             Verb::Serve(args) => serve::run(args).await,
+            Verb::Ui(args) => serve::ui(args).await,
+            Verb::Top(args) => commands::top::run(&args).await,
+            Verb::Events(args) => commands::events::run(&args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,

@@ -95,7 +95,7 @@ fn every_command_with_json_is_on_the_page() {
         let has_json = verb != "help" && stdout(&output(&[verb, "--help"])).contains("--json ");
         assert!(!has_json || is_listed, "{verb} prints JSON and is not on the page");
     }
-    assert_eq!(page.len(), 11, "each example is compared below: {:?}", page.keys());
+    assert_eq!(page.len(), 12, "each example is compared below: {:?}", page.keys());
 }
 
 #[test]
@@ -145,6 +145,23 @@ fn locks_are_printed_as_promised() {
         "tidelock break --json",
         &json(&["break", "free", "--reason", "x", "--json", "--url", &url]),
     );
+}
+
+#[test]
+fn events_are_printed_as_promised() {
+    let store = Store::new();
+    let mut watching = Running::of(store.tidelock(&["events", "--json", "--interval", "100ms"]));
+    let mut next = || serde_json::from_str::<Value>(&watching.line()).expect("a line of JSON");
+    assert_eq!(next()["event"], "watching");
+    let mut holder = store.run(&["job"], HOLD);
+    holder.line();
+    assert_eq!(next()["event"], "granted");
+    let _waiter = store.run(&["job"], HOLD);
+    assert_eq!(next()["event"], "queued");
+    holder.say("");
+    let pair = [next(), next()];
+    let granted = pair.iter().find(|event| event["event"] == "granted").expect("the waiter's turn");
+    is_as_promised("tidelock events --json", granted);
 }
 
 #[test]

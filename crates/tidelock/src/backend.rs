@@ -154,6 +154,7 @@
 mod abilities;
 mod failure;
 mod follow;
+mod follow_all;
 mod namespaced;
 mod views;
 
@@ -170,6 +171,7 @@ pub use self::{
     abilities::{Abilities, TokenGrade},
     failure::{Cause, Failure, FailureKind},
     follow::{Follow, Follows},
+    follow_all::{FollowAll, TellAll, ToldAll},
     namespaced::Namespaced,
     views::{ClaimView, Foreign, LockView},
 };
@@ -280,6 +282,14 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     /// [`wait`](Self::wait) being called.
     fn follow(&self, name: &Name) -> Option<Follow> {
         let _ = name;
+        None
+    }
+
+    /// Tells from now on which lines may have changed, of all names and by any client; `None` if the store cannot.
+    ///
+    /// For those who show all locks. It may cost a server some work for each change while somebody follows, and nothing
+    /// otherwise.
+    fn follow_all(&self) -> Option<FollowAll> {
         None
     }
 }

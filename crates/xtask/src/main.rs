@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model`, `fuzz` and `bench`.
+//! The project's own commands: `cargo xtask --help` lists them.
 
 mod api;
 mod bench;
@@ -6,6 +6,7 @@ mod check;
 mod fuzz;
 mod model;
 mod run;
+mod screenshots;
 mod simulate;
 mod test;
 
@@ -31,6 +32,8 @@ enum Command {
     Model(model::Args),
     Fuzz(fuzz::Args),
     Bench(bench::Args),
+    /// Write the pictures of the page into docs/images, with a real browser
+    Screenshots,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Model(args) => model::run(&root, &args),
         Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
+        Command::Screenshots => screenshots::run(&root),
     });
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::Args as Group;
 
-use super::Store;
+use super::{Store, Watching};
 use crate::{serve::Address, values};
 
 /// Serve locks to programs in any language, over HTTP
@@ -22,6 +22,7 @@ use crate::{serve::Address, values};
 #[command(after_help = "Examples:
   tidelock serve --url redis://127.0.0.1
   tidelock serve --listen tcp:127.0.0.1:7411 --token-file token
+  tidelock serve --observe --metrics-group 'orders/*'      for Prometheus
   curl -N --unix-socket $XDG_RUNTIME_DIR/tidelock/serve.sock \\
     -X POST http://localhost/v1/locks/nightly-report       hold until Ctrl-C")]
 pub(crate) struct Serve {
@@ -36,6 +37,15 @@ pub(crate) struct Serve {
     /// They send it as `Authorization: Bearer TOKEN`. The file must be readable by you alone.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Tell apart locks that match a pattern, such as orders/*, in /metrics
+    ///
+    /// May be repeated, up to 64 times. A lock is counted in the first group that it matches, else in
+    /// the group `other`. Without groups, metrics are not told apart by the names of locks.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) metrics_group: Vec<String>,
+    /// Report the whole store in /metrics, not only locks held through here
+    #[arg(long)]
+    pub(crate) observe: bool,
     /// Hold no lock for longer than this
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     pub(crate) max_hold: Option<Duration>,
@@ -53,6 +63,8 @@ pub(crate) struct Serve {
     /// For a program that starts its own server: the server ends with it, whatever kills it.
     #[arg(long)]
     pub(crate) until_stdin_closes: bool,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) store: Store,
 }

@@ -109,7 +109,7 @@ async fn probe(locks: &Locks) -> Result<(Duration, Duration, bool), Trouble> {
     Ok((times[ROUNDS / 2], times[ROUNDS - 1], grows))
 }
 
-fn problems(abilities: &Abilities) -> Vec<String> {
+pub(crate) fn problems(abilities: &Abilities) -> Vec<String> {
     match abilities.token {
         TokenGrade::Process => {
             vec![
@@ -121,7 +121,7 @@ fn problems(abilities: &Abilities) -> Vec<String> {
     }
 }
 
-fn notes(abilities: &Abilities, median: Option<Duration>) -> Vec<String> {
+pub(crate) fn notes(abilities: &Abilities, median: Option<Duration>) -> Vec<String> {
     let mut notes = Vec::new();
     if abilities.token == TokenGrade::TimeAssisted {
         notes.push(

@@ -1,11 +1,19 @@
 //! Who may ask: the user of a Unix socket, a token on TCP, and no web page.
 
-use std::{fs::File, io::Read, net::SocketAddr, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fs::File,
+    io::Read,
+    net::SocketAddr,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use hyper::{
     Request,
-    header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN},
+    header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN},
 };
+use ring::hmac;
 use rustix::process::geteuid;
 
 use super::{peer::Peer, problem::Problem};
@@ -20,13 +28,87 @@ const MAX_TOKEN: u64 = 4 * 1024;
 #[derive(Default)]
 pub(super) struct Access {
     token: Option<String>,
+    /// What a browser shows instead, once: see `page/session.rs`.
+    key: Mutex<Option<String>>,
 }
 
 impl Access {
     /// With the token in a file, if there is one.
     pub(super) fn new(token_file: Option<&Path>) -> Result<Self, Trouble> {
         let token = token_file.map(read_token).transpose()?;
-        Ok(Self { token })
+        Ok(Self { token, key: Mutex::default() })
+    }
+
+    /// With a token that nobody knows, for a server that only a browser uses.
+    pub(super) fn of_browser() -> Result<Self, Trouble> {
+        Ok(Self { token: Some(random()?), key: Mutex::default() })
+    }
+
+    /// A key that a browser may show once, in place of the token.
+    pub(super) fn new_key(&self) -> Result<String, Trouble> {
+        let key = random()?;
+        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        Ok(key)
+    }
+
+    /// What a browser keeps in a cookie when it has shown the token or the key. It says nothing about the token, and is
+    /// the same after a restart of the server with the same token.
+    fn session(&self) -> Option<String> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.token.as_ref()?.as_bytes());
+        let tag = hmac::sign(&key, b"a session of the page of tidelock serve");
+        Some(hex(tag.as_ref()))
+    }
+
+    /// Begins a session with the token, or with the key, which is void then.
+    pub(super) fn begin_session(&self, shown: &str) -> Option<String> {
+        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_key = key.as_ref().is_some_and(|key| is_same(shown.as_bytes(), key.as_bytes()));
+        if is_key {
+            *key = None;
+        }
+        let is_token = self.token.as_ref().is_some_and(|token| is_same(shown.as_bytes(), token.as_bytes()));
+        (is_key || is_token).then(|| self.session()).flatten()
+    }
+
+    /// Whether a browser may see the page's files, which are the same for everybody.
+    pub(super) fn check_browser<T>(&self, request: &Request<T>, peer: &Peer) -> Result<(), Problem> {
+        check_user(peer)?;
+        let headers = request.headers();
+        let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+        let host = text(HOST).filter(|host| is_here(host));
+        let host = host.ok_or_else(|| Problem::forbidden("the header Host must name this machine"))?;
+        let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, at)| at == host);
+        let site = text(HeaderName::from_static("sec-fetch-site"));
+        // `none` is an address that somebody typed or opened from outside of the browser.
+        let is_foreign = headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(is_own)
+            || site.is_some_and(|site| site != "same-origin" && site != "none");
+        if is_foreign {
+            return Err(Problem::forbidden("other web pages may not use tidelock"));
+        }
+        Ok(())
+    }
+
+    /// Whether a browser may see what the page shows. The cookie has the name that is given.
+    pub(super) fn check_session<T>(
+        &self,
+        request: &Request<T>,
+        peer: &Peer,
+        cookie: &str,
+    ) -> Result<(), Problem> {
+        self.check_browser(request, peer)?;
+        if !peer.is_tcp() {
+            return Ok(());
+        }
+        let cookies = request.headers().get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let shown = pairs.find(|(name, _)| *name == cookie).map(|(_, value)| value);
+        match (shown, self.session()) {
+            (Some(shown), Some(session)) if is_same(shown.as_bytes(), session.as_bytes()) => Ok(()),
+            _ => {
+                Err(Problem::unauthorized("sign in with the link of tidelock ui, or with the server's token"))
+            }
+        }
     }
 
     /// Whether it is safe to listen at an address.
@@ -52,10 +134,7 @@ impl Access {
         if headers.contains_key(ORIGIN) || headers.contains_key(HeaderName::from_static("sec-fetch-site")) {
             return Err(Problem::forbidden("web pages may not use tidelock: leave out the header Origin"));
         }
-        let user = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))?;
-        if user.is_some_and(|user| user != geteuid().as_raw() && user != 0) {
-            return Err(Problem::forbidden("this server belongs to another user"));
-        }
+        check_user(peer)?;
         // The socket's mode and its user are enough there.
         if !peer.is_tcp() {
             return Ok(());
@@ -74,6 +153,15 @@ impl Access {
             _ => Err(Problem::unauthorized("this is not the token of this server")),
         }
     }
+}
+
+/// Whether a Unix socket was opened by the user of this server.
+fn check_user(peer: &Peer) -> Result<(), Problem> {
+    let user = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))?;
+    if user.is_some_and(|user| user != geteuid().as_raw() && user != 0) {
+        return Err(Problem::forbidden("this server belongs to another user"));
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for Access {
@@ -101,6 +189,17 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0_u8, |sum, (one, other)| sum | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differences) == 0
+}
+
+/// Text that nobody can guess.
+fn random() -> Result<String, Trouble> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn read_token(path: &Path) -> Result<String, Trouble> {

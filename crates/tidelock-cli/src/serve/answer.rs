@@ -63,9 +63,24 @@ pub(super) fn ok(value: &impl Serialize) -> Answer {
     json(StatusCode::OK, value)
 }
 
+/// A text of this kind.
+pub(super) fn text(kind: &'static str, text: String) -> Answer {
+    answer(StatusCode::OK, kind, Content::Whole(Some(text.into())))
+}
+
 /// A stream of lines, each a JSON value.
 pub(super) fn lines(lines: mpsc::Receiver<Bytes>) -> Answer {
     answer(StatusCode::OK, "application/x-ndjson", Content::Lines(lines))
+}
+
+/// Bytes of this kind.
+pub(super) fn file(kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
+    answer(StatusCode::OK, kind, Content::Whole(Some(bytes.into())))
+}
+
+/// A stream of events, for a browser.
+pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Answer {
+    answer(StatusCode::OK, "text/event-stream", Content::Lines(events))
 }
 
 /// One line of a stream.

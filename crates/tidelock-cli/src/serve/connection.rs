@@ -5,7 +5,9 @@ use std::{convert::Infallible, io, sync::Arc, time::Duration};
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioTimer;
 
-use super::{Server, Stage, answer::Answer, asked, listen::Listener, peer::Peer, problem::Problem, route};
+use super::{
+    Server, Stage, answer::Answer, asked, listen::Listener, page, peer::Peer, problem::Problem, route,
+};
 use crate::{clock::Moment, output};
 
 /// A request line and headers take at most this many bytes.
@@ -83,6 +85,9 @@ async fn answer(request: Request<Incoming>, peer: Peer, server: Arc<Server>) -> 
     // Before anything else: what the client may rely on is counted from here, which is after it sent the request.
     let received = Moment::now();
     let answered = async {
+        if let Some(call) = page::find(request.method(), request.uri().path()) {
+            return page::answer(call, request, received, peer, &server).await;
+        }
         server.access.check(&request, &peer)?;
         let (call, parts) = route::find(request.method(), request.uri().path())?;
         let asked = asked::Asked::read(request, received, peer, parts).await?;

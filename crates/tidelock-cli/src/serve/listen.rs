@@ -103,6 +103,14 @@ impl Listener {
         Listening { event: "listening", listen: self.address.to_string(), version: env!("CARGO_PKG_VERSION") }
     }
 
+    /// How the addresses of the page begin.
+    pub(super) fn origin(&self) -> String {
+        match &self.address {
+            Address::Tcp(at) => format!("http://{at}"),
+            Address::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
     /// The next connection. Cancel safe.
     pub(super) async fn accept(&self) -> io::Result<Stream> {
         match &self.socket {

@@ -12,6 +12,7 @@ use super::{
     asked::Asked,
     problem::Problem,
 };
+use crate::observe::Ending;
 
 /// `GET /v1/locks`: all locks that are held or waited for, as `tidelock ls --json` prints them.
 pub(super) async fn all(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
@@ -38,8 +39,24 @@ pub(super) async fn evict(asked: &Asked, server: &Server) -> Result<Answer, Prob
     let found: Option<ClaimId> = claims.map(|claim| claim.id).find(|claim| claim.to_string() == *id);
     let gone = || Problem::not_found(format!("lock {name:?} has no claim {id:?}"));
     let reason = asked.query("reason")?.unwrap_or_default();
-    match server.locks.evict(name.as_str(), found.ok_or_else(gone)?, &reason).await? {
+    match take_away(&name, found.ok_or_else(gone)?, &reason, server).await? {
         true => Ok(answer::ok(&json!({"evicted": true}))),
         false => Err(gone()),
     }
+}
+
+/// Evicts a claim, and tells those who watch why. Says whether it was still in line.
+pub(super) async fn take_away(
+    name: &Name,
+    claim: ClaimId,
+    reason: &str,
+    server: &Server,
+) -> Result<bool, Problem> {
+    // Before: a look may see that it is gone sooner than the answer is here.
+    server.observer.tell(name, claim, Ending::Evicted { reason: reason.into() });
+    let evicted = server.locks.evict(name.as_str(), claim, reason).await;
+    if !matches!(evicted, Ok(true)) {
+        server.observer.untell(name, claim);
+    }
+    Ok(evicted?)
 }

@@ -24,6 +24,8 @@
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
+//! | [`figures`] | `/metrics`, for Prometheus |
+//! | [`page`] | the page for people, live |
 //! | [`openapi`] | the description of all calls, for programs |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
@@ -32,6 +34,7 @@ mod answer;
 mod asked;
 mod connection;
 mod elections;
+mod figures;
 mod hold;
 mod holds;
 mod limits;
@@ -39,6 +42,7 @@ mod listen;
 mod look;
 mod once;
 mod openapi;
+mod page;
 mod peer;
 mod problem;
 mod queue;
@@ -55,12 +59,13 @@ use tokio::sync::watch;
 
 pub(crate) use self::listen::Address;
 use self::{
-    access::Access, holds::Holds, limits::Limits, listen::Listener, queue::Queues, shutdown::Running,
-    stock::Items,
+    access::Access, figures::Figures, holds::Holds, limits::Limits, listen::Listener, queue::Queues,
+    shutdown::Running, stock::Items,
 };
 use crate::{
-    args::Serve,
+    args::{Serve, Ui},
     exit::Exit,
+    observe::{Observer, Options},
     output::{self, Trouble},
     store::Store,
 };
@@ -78,7 +83,11 @@ struct Server {
     items: Items,
     limits: Limits,
     access: Access,
+    figures: Figures,
     max_hold: Option<Duration>,
+    observer: Observer,
+    /// Whether people may take locks away on the page.
+    allow_break: bool,
     closing: watch::Receiver<Stage>,
     /// Tasks of holds, and of connections.
     running: Running,
@@ -101,14 +110,30 @@ impl Stage {
     }
 }
 
+/// Shows the page of a server of its own, until it is told to end.
+pub(crate) async fn ui(args: Ui) -> Result<Exit, Trouble> {
+    let access = Access::of_browser()?;
+    let open = args.open;
+    serve(args.into(), access, |listener, access| page::invite(&listener.origin(), access, open)).await
+}
+
 /// Listens, serves until it is told to end, and drains.
 pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let access = Access::new(args.token_file.as_deref())?;
+    serve(args, access, |listener, _| Ok(output::json_line(&listener.announcement())?)).await
+}
+
+async fn serve(
+    args: Serve,
+    access: Access,
+    announce: impl FnOnce(&Listener, &Access) -> Result<(), Trouble>,
+) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
+    let recorder = figures::Recorder::install()?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
     let listener = Listener::bind(args.listen, &access)?;
-    let mut connect = Locks::builder(store.url());
+    let mut connect = Locks::builder(store.url()).metrics_groups(args.metrics_group.clone());
     if let Some(limit) = args.max_hold {
         connect = connect.max_hold(limit);
     }
@@ -120,6 +145,8 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
     let queues = Queues::new(locks.clone());
+    let observer =
+        Observer::start(locks.clone(), Options { always: args.observe, ..args.watching.options() });
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
@@ -128,16 +155,20 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
         items: Items::new(store.url()),
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
+        figures: recorder.figures(args.metrics_group, args.observe),
         max_hold: args.max_hold,
+        observer,
+        allow_break: args.watching.allow_break,
         closing,
         running,
         connections,
     });
-    output::json_line(&listener.announcement())?;
+    announce(&listener, &server.access)?;
     shutdown::notify_ready();
     let exit = tokio::select! {
         exit = end.asked() => exit,
         error = connection::accept(&listener, &server) => return Err(error.into()),
+        () = server.figures.keep_up() => unreachable!("it goes on until it is dropped"),
         () = queues.watch() => unreachable!("it watches until it is dropped"),
     };
     drop(listener);

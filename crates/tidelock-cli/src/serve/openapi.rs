@@ -40,7 +40,11 @@ pub(super) fn describe() -> Value {
 
 fn operation(call: Call, path: &str) -> Value {
     let Described { summary, body, answer, is_stream, fails } = described(call);
-    let kind = if is_stream { "application/x-ndjson" } else { "application/json" };
+    let kind = match call {
+        Call::Metrics => "text/plain",
+        _ if is_stream => "application/x-ndjson",
+        _ => "application/json",
+    };
     let mut responses = Map::new();
     responses.insert("200".to_owned(), json!({"description": "done", "content": {kind: {"schema": answer}}}));
     // Any call can be malformed, be refused, or find its server or store down.
@@ -179,6 +183,7 @@ fn described(call: Call) -> Described {
         },
         Call::Abilities => plain("Says what the store can do", json!({"type": "object"})),
         Call::OpenApi => plain("Describes all calls", json!({"type": "object"})),
+        Call::Metrics => plain("Has the figures of this server, for Prometheus", text()),
         Call::Health => plain("Says that the server serves", object(&[("status", text())], &["status"])),
     }
 }

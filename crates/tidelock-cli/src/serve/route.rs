@@ -44,6 +44,7 @@ pub(super) enum Call {
     Abilities,
     OpenApi,
     Health,
+    Metrics,
 }
 
 /// A method and a pattern of paths. In a pattern, `{name}` and `{item}` stand for one or more segments, other names in
@@ -56,7 +57,7 @@ pub(super) struct Route {
 }
 
 /// All calls; of two that fit, the first is meant.
-pub(super) static ROUTES: [Route; 25] = [
+pub(super) static ROUTES: [Route; 26] = [
     Route { method: Method::POST, path: "/v1/locks", call: Call::LockAll },
     Route { method: Method::GET, path: "/v1/locks", call: Call::LookAll },
     Route { method: Method::DELETE, path: "/v1/locks/{name}/claims/{claim}", call: Call::Evict },
@@ -82,6 +83,7 @@ pub(super) static ROUTES: [Route; 25] = [
     Route { method: Method::GET, path: "/v1/abilities", call: Call::Abilities },
     Route { method: Method::GET, path: "/v1/openapi.json", call: Call::OpenApi },
     Route { method: Method::GET, path: "/healthz", call: Call::Health },
+    Route { method: Method::GET, path: "/metrics", call: Call::Metrics },
 ];
 
 /// The call that a request makes, and what stands in its path for the names of the pattern.
@@ -177,6 +179,9 @@ pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -
         Call::Tally => bounded(stock::tally(&asked, server)).await,
         Call::Abilities => Ok(answer::ok(&Row::new(&server.place, server.locks.abilities()))),
         Call::OpenApi => Ok(answer::ok(&openapi::describe())),
+        Call::Metrics => {
+            Ok(answer::text("text/plain; version=0.0.4; charset=utf-8", server.figures.render(server)))
+        }
         Call::Health => {
             let status = if server.closing.borrow().is_ending() { "closing" } else { "serving" };
             let store = server.locks.abilities().store;

@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests measure real time")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod browser;
+pub(crate) mod page;
 pub(crate) mod serve;
 
 use std::{

@@ -192,12 +192,31 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
+    /// The head of an answer, as it is.
+    pub(crate) fn whole_head(&mut self) -> String {
+        let mut head = String::new();
+        loop {
+            let line = self.line();
+            if line.is_empty() {
+                return head;
+            }
+            head += &line;
+            head.push('\n');
+        }
+    }
+
     /// A whole answer.
     pub(crate) fn answer(&mut self) -> (u16, Value) {
+        let (status, body) = self.text();
+        (status, serde_json::from_str(&body).unwrap_or_default())
+    }
+
+    /// A whole answer that need not be JSON.
+    pub(crate) fn text(&mut self) -> (u16, String) {
         let (status, length) = self.head();
         let mut body = vec![0; length.expect("an answer that is no stream")];
         self.reader.read_exact(&mut body).expect("the body");
-        (status, serde_json::from_slice(&body).unwrap_or_default())
+        (status, String::from_utf8(body).expect("text"))
     }
 
     fn line(&mut self) -> String {
@@ -208,6 +227,11 @@ impl<S: Read + Write> Connection<S> {
 
     /// The next event of a stream: nothing at its end, or if the server is gone.
     pub(crate) fn event(&mut self) -> Option<Value> {
+        self.chunk().map(|chunk| serde_json::from_slice(&chunk).expect("a line of JSON"))
+    }
+
+    /// The next chunk of a stream.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut size = String::new();
         match self.reader.read_line(&mut size) {
             Ok(0) => return None,
@@ -218,7 +242,8 @@ impl<S: Read + Write> Connection<S> {
         let size = usize::from_str_radix(size.trim_end(), 16).expect("the size of a chunk");
         let mut chunk = vec![0; size + 2];
         self.reader.read_exact(&mut chunk).expect("a chunk");
-        (size > 0).then(|| serde_json::from_slice(&chunk[..size]).expect("a line of JSON"))
+        chunk.truncate(size);
+        (size > 0).then_some(chunk)
     }
 }
 

@@ -16,11 +16,12 @@ use crate::{
     api::rw_lock::RwLock,
     api::semaphore::Semaphore,
     api::ticket::Ticket,
-    backend::{Abilities, Backend, ClaimId, LockView, Scope},
+    backend::{Abilities, Backend, ClaimId, FollowAll, LockView, Scope},
     backends::{Store, Target, registry},
     clock::Clock,
     engine::{Client, Engine, Flaws},
     error::Result,
+    events::Groups,
     model::name::Name,
     model::owner,
 };
@@ -372,19 +373,26 @@ impl Locks {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Self {
-        Self::start(backend, Clock::machine(), Flaws::default(), Options::new(owner::default_label()))
+        let (clock, groups) = (Clock::machine(), Groups::default());
+        Self::start(backend, clock, Flaws::default(), Options::new(owner::default_label()), groups)
     }
 
     /// Creates a client for tests, with leases on another clock than the machine's and with optional defects.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn on_clock(backend: Arc<dyn Backend>, clock: Clock, defects: Defects) -> Self {
-        Self::start(backend, clock, defects.into(), Options::new(owner::default_label()))
+        Self::start(backend, clock, defects.into(), Options::new(owner::default_label()), Groups::default())
     }
 
-    pub(crate) fn start(backend: Arc<dyn Backend>, clock: Clock, flaws: Flaws, defaults: Options) -> Self {
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        clock: Clock,
+        flaws: Flaws,
+        defaults: Options,
+        groups: Groups,
+    ) -> Self {
         let client = backend.client_id();
-        let engine = Client::new(Engine::start(backend, client, clock, flaws));
+        let engine = Client::new(Engine::start(backend, client, clock, flaws, groups));
         Self { engine, defaults: Arc::new(defaults), sights: Arc::default() }
     }
 
@@ -409,6 +417,29 @@ impl Locks {
     /// ```
     pub async fn shutdown(&self, grace: Duration) -> usize {
         self.engine.shutdown(grace).await
+    }
+
+    /// Tells from now on which locks may have changed, by any client; `None` if the store cannot.
+    ///
+    /// For programs that show all locks: they [`look`](Self::look) at what is told, and need to look at everything only
+    /// seldom.
+    ///
+    /// ```no_run
+    /// # async fn show(view: tidelock::backend::LockView) {}
+    /// # async fn example() -> tidelock::Result<()> {
+    /// let locks = tidelock::Locks::connect("redis://127.0.0.1").await?;
+    /// if let Some(mut all) = locks.follow_all() {
+    ///     loop {
+    ///         let told = all.next().await;
+    ///         for lock in locks.look(&told.names).await? {
+    ///             show(lock).await;
+    ///         }
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn follow_all(&self) -> Option<FollowAll> {
+        self.engine.follow_all()
     }
 
     fn name(&self, text: &str) -> Result<Name> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left, LockView,
-    News, Scope, Standing,
+    Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, FollowAll, Leave,
+    Left, LockView, News, Scope, Standing,
 };
 use crate::{
     error::{Error, Result},
@@ -141,5 +141,10 @@ impl Backend for Namespaced {
     }
     fn follow(&self, name: &Name) -> Option<Follow> {
         self.inner.follow(&self.below(name).ok()?)
+    }
+
+    fn follow_all(&self) -> Option<FollowAll> {
+        let namespace = Arc::clone(&self.namespace);
+        Some(self.inner.follow_all()?.renamed(move |name| above(&namespace, name)))
     }
 }

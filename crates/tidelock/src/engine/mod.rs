@@ -68,9 +68,10 @@ pub(crate) use self::{
 };
 use self::{ends::RuntimeEnd, leased::LeasedClaim, local::Table, schedule::Schedule, tasks::Tasks};
 use crate::{
-    backend::{Backend, ClaimId, ClientId, Follow, Leave, Left, LockView, Scope, TokenGrade},
+    backend::{Backend, ClaimId, ClientId, Follow, FollowAll, Leave, Left, LockView, Scope, TokenGrade},
     clock::{Alarm, Clock},
     error::{Error, Result},
+    events::{Events, Groups},
     model::name::Name,
 };
 
@@ -81,6 +82,8 @@ pub(crate) struct Engine {
     client: ClientId,
     clock: Clock,
     flaws: Flaws,
+    /// What is told of this client.
+    events: Events,
     table: Table,
     schedule: Arc<Schedule<LeasedClaim>>,
     tasks: Tasks,
@@ -102,9 +105,12 @@ impl Engine {
         client: ClientId,
         clock: Clock,
         flaws: Flaws,
+        groups: Groups,
     ) -> Arc<Self> {
         let stop = CancellationToken::new();
+        let events = Events::new(backend.abilities().store, groups, clock.clone());
         let engine = Arc::new(Self {
+            events,
             backend,
             client,
             clock,
@@ -176,6 +182,12 @@ impl Engine {
     pub(crate) fn follow(&self, name: &Name) -> Option<Follow> {
         let _here = self.tasks.enter();
         self.backend.follow(name)
+    }
+
+    /// Hears which lines may have changed, if the store can tell.
+    pub(crate) fn follow_all(&self) -> Option<FollowAll> {
+        let _here = self.tasks.enter();
+        self.backend.follow_all()
     }
 
     /// Puts a claim of anybody out of line; its client is told. Says whether it was in line.

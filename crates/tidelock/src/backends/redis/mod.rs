@@ -44,6 +44,7 @@
 // | `pages` | what people see of all locks, page by page |
 // | `transactions` | the verbs where scripts are forbidden |
 // | `follow` | names that are followed |
+// | `follow_all` | all names, followed |
 // | `fleet/` | locks that other programs take as well |
 // | `stock` | segments of stock: the steps |
 // | `vote` | what `redlock` asks one server of several that vote |
@@ -59,6 +60,7 @@ mod errors;
 mod fitness;
 mod fleet;
 mod follow;
+mod follow_all;
 mod forms;
 #[cfg(feature = "testing")]
 pub(crate) mod hostile;

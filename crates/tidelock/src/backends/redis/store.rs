@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, Entered, Failure, Follows, Grant, Leave, Left, LockView, News, Scope, Standing,
-        What,
+        Ask, Claim, ClaimId, Entered, Failure, FollowAll, Follows, Grant, Leave, Left, LockView, News, Scope,
+        Standing, What,
     },
     backends::shared::{failures::in_doubt, served::Verbs, steps::Step},
     clock::nanos,
@@ -125,6 +125,11 @@ impl Verbs for RedisStore {
 
     fn follows(&self) -> Option<&Follows> {
         self.tracking.as_ref().map(|tracking| &tracking.follows)
+    }
+
+    fn follow_all(self: Arc<Self>) -> Option<FollowAll> {
+        self.tracking.as_ref()?;
+        Some(FollowAll::new(|told| self.hear_all(told)))
     }
 }
 

@@ -6,8 +6,8 @@ use tokio::sync::Mutex;
 
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Follows, Leave,
-        Left, LockView, News, Scope, Standing,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, FollowAll,
+        Follows, Leave, Left, LockView, News, Scope, Standing,
     },
     model::name::Name,
 };
@@ -42,6 +42,11 @@ pub(crate) trait Verbs: fmt::Debug + Send + Sync + 'static {
 
     /// The names that are followed, if the store can tell of changes.
     fn follows(&self) -> Option<&Follows> {
+        None
+    }
+
+    /// All names, followed, if the store can tell of changes of any.
+    fn follow_all(self: Arc<Self>) -> Option<FollowAll> {
         None
     }
 }
@@ -107,5 +112,9 @@ impl<B: Served> Backend for B {
     }
     fn follow(&self, name: &Name) -> Option<Follow> {
         self.client().store.follows()?.follow(name)
+    }
+
+    fn follow_all(&self) -> Option<FollowAll> {
+        Arc::clone(&self.client().store).follow_all()
     }
 }

@@ -77,6 +77,11 @@ impl Space {
         Name::new(&unescape(name)?).ok()
     }
 
+    /// How all keys of locks begin.
+    pub(super) fn beginning(&self) -> String {
+        format!("{}{{", self.prefix)
+    }
+
     /// A pattern that all keys of locks match.
     pub(super) fn pattern(&self) -> String {
         let mut pattern = String::new();

@@ -1,0 +1,193 @@
+//! A lock as it was seen: views pinned to moments, so that ages and leases can be told at any later moment.
+
+use std::{sync::OnceLock, time::Duration};
+
+use tidelock::{
+    Name, Token,
+    backend::{Capacity, ClaimId, ClaimView, LockView},
+};
+
+use crate::clock::Moment;
+
+/// Two looks at one lease may differ by this much without a renewal between them.
+const JITTER: Duration = Duration::from_millis(250);
+
+/// When the store was asked and when it had answered: what it said was true at some moment between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) from: Moment,
+    pub(crate) to: Moment,
+}
+
+impl Asked {
+    pub(crate) fn took(self) -> Duration {
+        self.to.since(self.from)
+    }
+}
+
+/// A lock that is held or waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) name: Name,
+    pub(crate) capacity: Option<Capacity>,
+    pub(crate) token: Option<Token>,
+    pub(crate) holders: Vec<Claim>,
+    /// In the order of the line.
+    pub(crate) waiters: Vec<Claim>,
+    /// When the store was asked.
+    pub(crate) seen: Moment,
+    /// How the page reads it, written once for all who view it.
+    pub(crate) text: OnceLock<Box<str>>,
+}
+
+/// A claim that holds or waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub(crate) view: ClaimView,
+    /// Since when it has held, or waited.
+    pub(crate) since: Moment,
+    /// When it expires unless it is renewed.
+    pub(crate) until: Moment,
+    /// The longest lease that was seen of it, which is about its ttl.
+    pub(crate) lease: Duration,
+}
+
+impl Claim {
+    fn new(view: ClaimView, asked: Asked, before: Option<&Self>) -> Self {
+        let since = asked.from.minus(view.age);
+        let until = asked.from.plus(view.lapse_in);
+        let tolerance = JITTER.max(asked.took());
+        let Some(before) = before.filter(|before| before.view.epoch == view.epoch) else {
+            return Self { lease: view.lapse_in, view, since, until };
+        };
+        // What did not change keeps its moments, so that nothing trembles when it is shown.
+        let is_renewed = until.distance(before.until) > tolerance;
+        Self {
+            since: before.since,
+            until: if is_renewed { until } else { before.until },
+            lease: before.lease.max(view.lapse_in),
+            view,
+        }
+    }
+
+    pub(crate) fn id(&self) -> ClaimId {
+        self.view.id
+    }
+
+    /// Whether a person would read the same of both.
+    fn is_like(&self, other: &Self) -> bool {
+        let (one, two) = (&self.view, &other.view);
+        (self.since, self.until, self.lease) == (other.since, other.until, other.lease)
+            && (one.id, one.share, one.epoch) == (two.id, two.share, two.epoch)
+            && (&one.owner, &one.label, &one.advertised) == (&two.owner, &two.label, &two.advertised)
+            && one.foreign == two.foreign
+    }
+}
+
+impl Lock {
+    /// What a look says, after what the look before it said.
+    pub(crate) fn new(view: LockView, asked: Asked, before: Option<&Self>) -> Self {
+        let token = view.token();
+        let LockView { name, capacity, holders, waiters, .. } = view;
+        let claims = |views: Vec<ClaimView>| {
+            let claim = |view: ClaimView| {
+                let before = before.and_then(|before| before.claim(view.id));
+                Claim::new(view, asked, before)
+            };
+            views.into_iter().map(claim).collect()
+        };
+        Self {
+            name,
+            capacity,
+            token,
+            holders: claims(holders),
+            waiters: claims(waiters),
+            seen: asked.from,
+            text: OnceLock::new(),
+        }
+    }
+
+    /// All claims, holders first.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.holders.iter().chain(&self.waiters)
+    }
+
+    pub(crate) fn claim(&self, id: ClaimId) -> Option<&Claim> {
+        self.claims().find(|claim| claim.id() == id)
+    }
+
+    /// The claim that has held for the longest time.
+    pub(crate) fn oldest_holder(&self) -> Option<&Claim> {
+        self.holders.iter().min_by_key(|holder| holder.since)
+    }
+
+    /// Whether a person would read the same of both.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let alike = |one: &[Claim], two: &[Claim]| {
+            one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.is_like(two))
+        };
+        self.capacity == other.capacity
+            && self.token == other.token
+            && alike(&self.holders, &other.holders)
+            && alike(&self.waiters, &other.waiters)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use tidelock::backend::{Claim as Asking, Share};
+
+    use super::*;
+
+    /// A look at this second, which took no time.
+    pub(crate) fn at(second: u64) -> Asked {
+        let moment = Moment::from_nanos(second * 1_000_000_000);
+        Asked { from: moment, to: moment }
+    }
+
+    /// A claim by its number: its epoch if it holds, for how many seconds, and how many are left.
+    pub(crate) fn claim(id: u128, epoch: Option<u64>, age: u64, left: u64) -> ClaimView {
+        let asking = Asking::new(
+            ClaimId::from_u128(id),
+            Name::new("a").unwrap(),
+            Share::Exclusive,
+            Duration::from_secs(30),
+        );
+        let asking = asking.label(format!("worker-{id}"));
+        ClaimView::new(&asking, epoch, Duration::from_secs(age), Duration::from_secs(left))
+    }
+
+    pub(crate) fn view(name: &str, holders: Vec<ClaimView>, waiters: Vec<ClaimView>) -> LockView {
+        let epoch = holders.iter().filter_map(|holder| holder.epoch).max().unwrap_or_default();
+        let mut view = LockView::new(Name::new(name).unwrap(), None, epoch);
+        (view.holders, view.waiters) = (holders, waiters);
+        view
+    }
+
+    #[test]
+    fn a_lock_that_only_ages_is_the_same() {
+        let first = Lock::new(view("a", vec![claim(1, Some(7), 3, 30)], vec![]), at(100), None);
+        let later = Lock::new(view("a", vec![claim(1, Some(7), 5, 28)], vec![]), at(102), Some(&first));
+        assert!(later.is_like(&first));
+        let renewed = Lock::new(view("a", vec![claim(1, Some(7), 6, 30)], vec![]), at(103), Some(&later));
+        assert!(!renewed.is_like(&later));
+        assert_eq!(renewed.holders[0].since, first.holders[0].since);
+        assert_eq!(renewed.holders[0].until, at(133).from);
+    }
+
+    #[test]
+    fn a_waiter_that_holds_counts_from_its_grant() {
+        let first = Lock::new(view("a", vec![], vec![claim(1, None, 9, 30)]), at(100), None);
+        let later = Lock::new(view("a", vec![claim(1, Some(8), 1, 30)], vec![]), at(105), Some(&first));
+        assert_eq!(later.holders[0].since, at(104).from);
+    }
+
+    #[test]
+    fn a_slow_look_moves_no_lease() {
+        let first = Lock::new(view("a", vec![claim(1, Some(7), 3, 30)], vec![]), at(100), None);
+        let slow = Asked { from: at(101).from, to: at(104).from };
+        // The store read the lock two seconds after it was asked.
+        let later = Lock::new(view("a", vec![claim(1, Some(7), 6, 27)], vec![]), slow, Some(&first));
+        assert!(later.is_like(&first));
+    }
+}
