@@ -1,6 +1,7 @@
 // Connections to the server: made when needed, kept, and used again.
 import { connect } from 'node:net';
 import { Refused, Unavailable } from './errors.js';
+import { released } from './window.js';
 import { Reader, request } from './wire.js';
 
 /** How long a call may take that does not wait for a lock, in milliseconds. */
@@ -86,6 +87,17 @@ export class Link {
     return answer;
   }
 
+  /** Ends the hold whose stream this is. Rejects with what came of it unless it was released. */
+  async end(text) {
+    this.send(text);
+    const read = (reader) => {
+      if (released(reader.lines())) return true;
+      if (reader.ended) throw new Gone('the stream ended without a word');
+      return undefined;
+    };
+    await this.until(read, { limit: PATIENCE });
+  }
+
   close() {
     this.gone = true;
     this.socket.destroy();
@@ -132,11 +144,10 @@ export class Links {
     return link;
   }
 
-  put(link, first = false) {
+  put(link) {
     if (this.closed || link.gone || !link.reader.keeps) return link.close();
     link.socket.unref();
-    if (first) this.#idle.unshift(link);
-    else this.#idle.push(link);
+    this.#idle.push(link);
   }
 
   /** Sends a request and reads its answer. `again`: it may be sent twice if a kept connection was closed. */

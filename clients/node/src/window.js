@@ -70,3 +70,14 @@ export function firstLine(line, asked, onWaiting) {
   if (told.event === 'lost') throw fromDetails({ ...told, kind: 'lost' }, 410);
   throw fromDetails(told, Number(told.status ?? 500));
 }
+
+/** Whether a stream says that its hold has ended as the client asked. Throws what it says instead. */
+export function released(lines) {
+  for (const line of lines) {
+    if (line === '{"event":"released"}') return true;
+    const told = JSON.parse(line);
+    if (told.event === 'lost') throw new Lost(String(told.message ?? told.reason), { details: told });
+    if (told.event === 'error') throw fromDetails(told, Number(told.status ?? 500));
+  }
+  return false;
+}

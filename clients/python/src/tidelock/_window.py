@@ -1,7 +1,7 @@
 """What a client may rely on: the window of one hold, the same for threads and for asyncio."""
 
 import json
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import errors
 from ._clock import now_ns
@@ -88,3 +88,24 @@ def first_line(line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None) 
     if event == "lost":
         raise errors.from_details({**told, "kind": "lost"}, 410)
     raise errors.from_details(told, int(told.get("status") or 500))
+
+
+def released(lines: List[bytes]) -> bool:
+    """Whether a stream says that its hold has ended as the client asked. Raises what it says instead."""
+    for line in lines:
+        if line == b'{"event":"released"}':
+            return True
+        told = json.loads(line)
+        if told.get("event") == "lost":
+            raise errors.Lost(str(told.get("message") or told.get("reason")), details=told)
+        if told.get("event") == "error":
+            raise errors.from_details(told, int(told.get("status") or 500))
+    return False
+
+
+def check_ended(status: int, body: bytes) -> None:
+    """Raises what an answer says unless the hold has ended as the client asked."""
+    if status == 200:
+        return
+    error = errors.from_answer(status, body)
+    raise errors.Lost(error.message, details=error.details) if status in (404, 410) else error

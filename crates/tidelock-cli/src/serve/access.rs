@@ -17,16 +17,17 @@ const MIN_TOKEN: usize = 16;
 const MAX_TOKEN: u64 = 4 * 1024;
 
 /// What a client has to show.
-#[derive(Default)]
 pub(super) struct Access {
     token: Option<String>,
+    /// The user of this process.
+    user: u32,
 }
 
 impl Access {
     /// With the token in a file, if there is one.
     pub(super) fn new(token_file: Option<&Path>) -> Result<Self, Trouble> {
         let token = token_file.map(read_token).transpose()?;
-        Ok(Self { token })
+        Ok(Self { token, user: geteuid().as_raw() })
     }
 
     /// Whether it is safe to listen at an address.
@@ -52,8 +53,7 @@ impl Access {
         if headers.contains_key(ORIGIN) || headers.contains_key(HeaderName::from_static("sec-fetch-site")) {
             return Err(Problem::forbidden("web pages may not use tidelock: leave out the header Origin"));
         }
-        let user = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))?;
-        if user.is_some_and(|user| user != geteuid().as_raw() && user != 0) {
+        if peer.user.is_some_and(|user| user != self.user && user != 0) {
             return Err(Problem::forbidden("this server belongs to another user"));
         }
         // The socket's mode and its user are enough there.

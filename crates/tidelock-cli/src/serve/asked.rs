@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
-    Request, StatusCode,
+    Request,
     body::{Bytes, Incoming},
+    header::CONTENT_TYPE,
 };
 use serde::{
     Deserialize, Deserializer,
@@ -13,12 +14,14 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{peer::Peer, problem::Problem};
+use super::{peer::Peer, problem::Problem, said::Said};
 use crate::{clock::Moment, values};
 
 /// A body takes at most this many bytes. The longest are lists of names.
 const MAX_BODY: usize = 256 * 1024;
-/// How long a client may take to send it.
+/// The type of a body of which each line is a JSON value.
+const LINES: &str = "application/x-ndjson";
+/// How long a client may take to send it; of one that stays open, the first line.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// A request that may be answered.
@@ -30,7 +33,10 @@ pub(super) struct Asked {
     /// What stands in the path for the names of its pattern.
     pub(super) parts: Vec<String>,
     query: String,
+    /// The body, or its first line if it stays open.
     body: Bytes,
+    /// What the client says behind the first line.
+    pub(super) said: Option<Said>,
 }
 
 impl Asked {
@@ -41,17 +47,26 @@ impl Asked {
         parts: Vec<String>,
     ) -> Result<Self, Problem> {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let whole = Limited::new(request.into_body(), MAX_BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIME, whole).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let text = format!("the body has more than {MAX_BODY} bytes");
-                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text));
+        let stays_open = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == LINES);
+        let body = request.into_body();
+        let read = async {
+            if stays_open {
+                let mut said = Said::new(body);
+                let first = said.line().await?.unwrap_or_default();
+                return Ok((first, Some(said)));
             }
-            Ok(Err(error)) => return Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
-            Err(_) => return Err(Problem::bad_request("the body did not come in time")),
+            match Limited::new(body, MAX_BODY).collect().await {
+                Ok(body) => Ok((body.to_bytes(), None)),
+                Err(error) if error.is::<LengthLimitError>() => {
+                    Err(Problem::too_large(format!("the body has more than {MAX_BODY} bytes")))
+                }
+                Err(error) => Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
+            }
         };
-        Ok(Self { received, peer, parts, query, body })
+        let in_time = tokio::time::timeout(BODY_TIME, read).await;
+        let (body, said) =
+            in_time.unwrap_or_else(|_| Err(Problem::bad_request("the body did not come in time")))?;
+        Ok(Self { received, peer, parts, query, body, said })
     }
 
     /// The body, as JSON; an empty one is an empty object.

@@ -13,6 +13,7 @@
 //! | [`limits`] | how much one client and all of them may use |
 //! | [`route`] | which call is which function |
 //! | [`asked`] | a request: its moment, path, query and body |
+//! | [`said`] | what a client says while its answer runs |
 //! | [`answer`] | what goes back: JSON, or a stream of lines |
 //! | [`problem`] | what went wrong, as kind and status |
 //! | [`hold`] | the life of a hold: waiting, granted, renewed, ended |
@@ -43,6 +44,7 @@ mod peer;
 mod problem;
 mod queue;
 mod route;
+mod said;
 mod shutdown;
 mod stock;
 mod tickets;

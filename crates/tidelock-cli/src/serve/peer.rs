@@ -14,7 +14,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::set_socket_send_buffer_size,
 };
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    io::Interest,
+    net::{TcpStream, UnixStream},
+};
 
 /// Who is asking: streams are counted for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,35 +38,30 @@ pub(super) enum Stream {
 pub(super) struct Peer {
     stream: Arc<Stream>,
     pub(super) client: Client,
+    /// The user at the other end, on a Unix socket.
+    pub(super) user: Option<u32>,
     /// Who it is, for others that look at its locks.
     pub(super) label: Arc<str>,
 }
 
 impl Peer {
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
-        let (client, label) = match &stream {
+        let (client, user, label) = match &stream {
             Stream::Unix(stream) => {
-                let process = stream.peer_cred()?.pid().unwrap_or_default();
-                (Client::Process(process), program(process))
+                let other = stream.peer_cred()?;
+                let process = other.pid().unwrap_or_default();
+                (Client::Process(process), Some(other.uid()), program(process))
             }
             Stream::Tcp(stream) => {
                 let address = stream.peer_addr()?;
-                (Client::Host(address.ip()), format!("client at {address}"))
+                (Client::Host(address.ip()), None, format!("client at {address}"))
             }
         };
-        Ok(Self { stream: Arc::new(stream), client, label: label.into() })
+        Ok(Self { stream: Arc::new(stream), client, user, label: label.into() })
     }
 
     pub(super) fn is_tcp(&self) -> bool {
         matches!(*self.stream, Stream::Tcp(_))
-    }
-
-    /// The user at the other end, on a Unix socket.
-    pub(super) fn user(&self) -> io::Result<Option<u32>> {
-        match &*self.stream {
-            Stream::Unix(stream) => Ok(Some(stream.peer_cred()?.uid())),
-            Stream::Tcp(_) => Ok(None),
-        }
     }
 
     /// The connection as a task knows it that must not keep it open.
@@ -150,11 +148,22 @@ impl Stream {
         }
     }
 
+    /// Reads what is there.
+    ///
+    /// If that was less than there is room for, the socket is empty: the next read waits for news without asking the
+    /// kernel, as tokio's own reads do.
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.try_read(bytes),
-            Self::Tcp(stream) => stream.try_read(bytes),
-        }
+        let mut read = None;
+        let work = || {
+            let count = rustix::io::read(self, &mut *bytes)?;
+            read = Some(count);
+            if 0 < count && count < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        };
+        let done = match self {
+            Self::Unix(stream) => stream.try_io(Interest::READABLE, work),
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, work),
+        };
+        read.map_or(done, Ok)
     }
 
     fn write(&self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {

@@ -50,11 +50,7 @@ impl Items {
         if let Some(stock) = self.open().get(item) {
             return Ok(stock.clone());
         }
-        let stock = self.stocks().await?.find(item.as_str()).await.map_err(|error| {
-            // The library has no kind of its own for it.
-            let is_missing = error.is_denied() && error.to_string().contains("there is no such stock");
-            if is_missing { Problem::not_found(error.to_string()) } else { error.into() }
-        })?;
+        let stock = self.stocks().await?.find(item.as_str()).await?;
         self.keep(&stock);
         Ok(stock)
     }

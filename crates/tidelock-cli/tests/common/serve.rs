@@ -176,6 +176,16 @@ impl<S: Read + Write> Connection<S> {
         let _ = self.reader.get_mut().write_all(bytes);
     }
 
+    /// Sends a line of a body that stays open.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.send_raw(format!("{:x}\r\n{line}\n\r\n", line.len() + 1).as_bytes());
+    }
+
+    /// Sends the end of a body that stayed open.
+    pub(crate) fn end_body(&mut self) {
+        self.send_raw(b"0\r\n\r\n");
+    }
+
     /// The head of an answer: its status, and whether its body comes in chunks.
     pub(crate) fn head(&mut self) -> (u16, Option<usize>) {
         let first = self.line();
@@ -234,6 +244,16 @@ impl Hold {
         connection.send("POST", &format!("/v1/locks/{name}"), "", body);
         let (status, length) = connection.head();
         assert!(status == 200 && length.is_none(), "{name} {body}: {status}");
+        let first = connection.event().expect("a line");
+        Self { connection, first }
+    }
+
+    /// With a body that stays open.
+    pub(crate) fn opened(mut connection: Connection<UnixStream>, path: &str, body: &str) -> Self {
+        let kind = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n";
+        connection.send_raw(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n").as_bytes());
+        connection.say(body);
+        assert_eq!(connection.head(), (200, None), "{path} {body}");
         let first = connection.event().expect("a line");
         Self { connection, first }
     }
