@@ -1,5 +1,6 @@
 // Connections to the server: made when needed, kept, and used again.
 import { connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { Refused, Unavailable } from './errors.js';
 import { released } from './window.js';
 import { Reader, request } from './wire.js';
@@ -128,13 +129,13 @@ export class Links {
     if (this.closed) throw new Refused('this client is closed: connect again', { kind: 'closed' });
     const address = await this.place.address();
     const link = await new Promise((resolve, reject) => {
-      const socket = connect(address);
+      const socket = (address.tls ? connectTls : connect)(address);
       socket.setTimeout(PATIENCE, () => socket.destroy(new Error('timed out')));
       socket.once('error', (cause) => {
         const where = this.place.socket ?? 'its own socket';
         reject(new Unavailable(`the tidelock server at ${where} cannot be reached: ${cause.message}`, { cause }));
       });
-      socket.once('connect', () => {
+      socket.once(address.tls ? 'secureConnect' : 'connect', () => {
         socket.setTimeout(0);
         resolve(new Link(socket));
       });

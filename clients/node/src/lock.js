@@ -139,7 +139,7 @@ export class Lock {
     if (reader.status !== 200) return reader.body();
     const lines = reader.lines();
     for (const [at, line] of lines.entries()) {
-      const window = firstLine(line, asked, onWaiting);
+      const window = firstLine(line, asked, onWaiting, this.client.links.place.trust);
       if (window === undefined) continue;
       // What came with it may already say that it is lost.
       for (const later of lines.slice(at + 1)) window.read(later);

@@ -15,7 +15,7 @@ pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
     elect::{Elect, Field, Leader, Restart},
     once::OncePer,
-    serve::Serve,
+    serve::{Serve, Tls},
     shared::{Line, Store, Ticket, Which},
 };
 use crate::{exit, output::Trouble, values};

@@ -317,7 +317,7 @@ fn a_ticket_holds_without_a_stream() {
     assert_eq!(server.ask("POST", "/v1/tickets/release", &ticket).0, 200);
     let (status, gone) = server.ask("POST", "/v1/tickets/renew", &ticket);
     assert_eq!((status, &gone["kind"]), (410, &json!("lost")));
-    assert_eq!(server.ask("POST", "/v1/tickets/renew", r#"{"ticket":"x"}"#).0, 400);
+    assert_eq!(server.ask("POST", "/v1/tickets/renew", r#"{"ticket":"x"}"#).0, 404);
 }
 
 #[test]

@@ -134,7 +134,7 @@ class Lock:
                 lines = link.reader.lines()
                 while lines:
                     line = lines.pop(0)
-                    window = first_line(line, noted, self._on_waiting)
+                    window = first_line(line, noted, self._on_waiting, self._client.links.place.trust)
                     if window is None:
                         continue
                     for later in lines:

@@ -63,7 +63,7 @@ class Link(asyncio.Protocol):
 
     def look(self) -> None:
         """Reads what has come while the loop was busy, without waiting."""
-        if self.gone or self.transport is None:
+        if self.gone or self.transport is None or self.transport.get_extra_info("sslcontext") is not None:
             return
         try:
             data = os.read(self.descriptor(), 65536)
@@ -210,7 +210,7 @@ class Links:
         loop = asyncio.get_running_loop()
         if isinstance(address, str):
             return (await loop.create_unix_connection(Link, address))[1]
-        return (await loop.create_connection(Link, *address))[1]
+        return (await loop.create_connection(Link, *address, ssl=self.place.tls))[1]
 
     def put(self, link: Link) -> None:
         if self.closed or link.gone or not link.reader.keeps:

@@ -168,7 +168,7 @@ class Lock:
             lines = reader.lines()
             while lines:
                 line = lines.pop(0)
-                window = first_line(line, noted, self._on_waiting)
+                window = first_line(line, noted, self._on_waiting, self._client.pool.place.trust)
                 if window is None:
                     continue
                 # What came with it may already say that it is lost.

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Set, Tuple
 
@@ -23,9 +24,9 @@ class Gone(Exception):
 class Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("socket", "reader", "used", "streams", "limit", "descriptor")
+    __slots__ = ("socket", "reader", "used", "streams", "limit", "descriptor", "tls")
 
-    def __init__(self, address: Address, limit: float) -> None:
+    def __init__(self, address: Address, limit: float, tls: Optional[ssl.SSLContext] = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         if not isinstance(address, str) and ":" in address[0]:
             family = socket.AF_INET6
@@ -36,7 +37,7 @@ class Connection:
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
         self.limit = limit
-        self.descriptor = self.socket.fileno()
+        self.tls = tls is not None
         try:
             # Always with a limit. Python then waits for readiness before it reads. A read that blocks on a Unix socket
             # would also be woken when the server reads, for nothing: four times for each lock instead of twice.
@@ -44,9 +45,12 @@ class Connection:
             self.socket.connect(address)
             if family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         except BaseException:
             self.socket.close()
             raise
+        self.descriptor = self.socket.fileno()
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
         limit = FOREVER if limit is None else min(limit, FOREVER)
@@ -54,6 +58,9 @@ class Connection:
             self.limit = limit
             self.socket.settimeout(limit)
         # The end of a stream that was carried before is read together with the answer to this.
+        if self.tls:
+            self.socket.sendall(data)
+            return
         try:
             # Not through the socket, which would first wait until it can be written: it always can, but for long data.
             sent = os.write(self.descriptor, data)
@@ -115,9 +122,14 @@ class Connection:
     def poll(self) -> bool:
         """Reads what has come, without waiting. False: the stream has ended."""
         try:
-            # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
-            data = os.read(self.descriptor, 65536)
-        except BlockingIOError:
+            if self.tls:
+                self.limit = 0.0
+                self.socket.settimeout(0.0)
+                data = self.socket.recv(65536)
+            else:
+                # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
+                data = os.read(self.descriptor, 65536)
+        except (BlockingIOError, ssl.SSLWantReadError):
             return True
         except OSError:
             return False
@@ -151,7 +163,7 @@ class Pool:
 
     def fresh(self) -> Connection:
         try:
-            connection = Connection(self.place.address(), PATIENCE)
+            connection = Connection(self.place.address(), PATIENCE, self.place.tls)
         except OSError as error:
             raise self.place.unreachable(error) from error
         self.open.add(connection)

@@ -19,16 +19,18 @@ class Window:
     the decision of the server to give the lock away. Only answers to questions of this program do.
     """
 
-    __slots__ = ("hold", "token", "tokens", "ttl_ns", "deadline", "lost", "ended", "details")
+    __slots__ = ("hold", "token", "tokens", "ttl_ns", "deadline", "lost", "ended", "details", "trust")
 
-    def __init__(self, granted: Dict[str, Any], noted: int) -> None:
+    def __init__(self, granted: Dict[str, Any], noted: int, trust: int = 1_000) -> None:
+        #: Nanoseconds for a microsecond that the server says: see `Place.trust`.
+        self.trust = trust
         self.details = granted
         self.hold = str(granted["hold"])
         tokens = granted.get("tokens")
         self.tokens: Tuple[int, ...] = tuple(map(int, tokens)) if tokens else (int(granted["token"]),)
         self.token = int(granted["token"]) if "token" in granted else self.tokens[0]
         self.ttl_ns = int(granted["ttl_ms"]) * 1_000_000
-        self.deadline = noted + int(granted["until_us"]) * 1_000
+        self.deadline = noted + int(granted["until_us"]) * trust
         self.lost: Optional[errors.Lost] = None
         #: Released, or lost: nothing changes any more.
         self.ended = False
@@ -40,7 +42,7 @@ class Window:
     def confirmed(self, status: int, body: bytes, noted: int) -> None:
         """Takes the answer to a confirmation that was asked for at ``noted``."""
         if status == 200:
-            deadline = noted + int(json.loads(body)["until_us"]) * 1_000
+            deadline = noted + int(json.loads(body)["until_us"]) * self.trust
             # The window that has ended is not opened again: others may have acted on it.
             if not self.ended and now_ns() < self.deadline:
                 self.deadline = max(self.deadline, deadline)
@@ -75,12 +77,14 @@ class Window:
         self.ended = True
 
 
-def first_line(line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None) -> Optional[Window]:
+def first_line(
+    line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None, trust: int = 1_000
+) -> Optional[Window]:
     """What a line before the grant says: the lock is held, or not yet (`None`), or an error is raised."""
     told = _decode(line.decode())
     event = told.get("event")
     if event == "granted":
-        return Window(told, noted)
+        return Window(told, noted, trust)
     if event == "waiting":
         if on_waiting is not None:
             on_waiting(int(told.get("ahead") or 0), told.get("behind"))

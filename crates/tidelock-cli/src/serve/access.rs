@@ -2,6 +2,7 @@
 
 use std::{fs::File, io::Read, net::SocketAddr, os::unix::fs::MetadataExt, path::Path};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hyper::{
     Request,
     header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN},
@@ -31,16 +32,16 @@ impl Access {
     }
 
     /// Whether it is safe to listen at an address.
-    pub(super) fn check_tcp(&self, at: &SocketAddr) -> Result<(), Trouble> {
+    pub(super) fn check_tcp(&self, at: &SocketAddr, has_tls: bool) -> Result<(), Trouble> {
         if self.token.is_none() {
             return Err(Trouble::Usage(format!(
                 "every user of this machine could use tcp:{at}: give --token-file, or listen on a Unix socket"
             )));
         }
-        if !at.ip().is_loopback() {
+        if !at.ip().is_loopback() && !has_tls {
             return Err(Trouble::Usage(format!(
-                "others could read the token on its way to tcp:{at}: listen on 127.0.0.1 or [::1], and put a \
-                 proxy with TLS before it"
+                "others could read the token on its way to tcp:{at}: give --tls-cert and --tls-key, or listen \
+                 on 127.0.0.1 or [::1]"
             )));
         }
         Ok(())
@@ -60,17 +61,17 @@ impl Access {
         if !peer.is_tcp() {
             return Ok(());
         }
-        // A page of a name that leads here is as foreign as any other.
-        if !headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_here) {
+        // A page of a name that leads here is as foreign as any other. With TLS, the name is in the certificate.
+        if !peer.is_tls() && !headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_here) {
             return Err(Problem::forbidden(
                 "the header Host must name this machine: localhost or its address",
             ));
         }
-        let sent = bearer(headers).ok_or_else(|| {
+        let sent = token(headers).ok_or_else(|| {
             Problem::unauthorized("send the token of this server as Authorization: Bearer TOKEN")
         })?;
         match &self.token {
-            Some(token) if is_same(sent.as_bytes(), token.as_bytes()) => Ok(()),
+            Some(token) if is_same(&sent, token.as_bytes()) => Ok(()),
             _ => Err(Problem::unauthorized("this is not the token of this server")),
         }
     }
@@ -92,9 +93,16 @@ fn is_here(host: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The token that a request shows: as it is, or as the password of any user, for programs that know only those.
+fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let (scheme, shown) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(shown.trim().as_bytes().to_vec());
+    }
+    let login =
+        scheme.eq_ignore_ascii_case("basic").then(|| BASE64_STANDARD.decode(shown.trim()).ok()).flatten()?;
+    let colon = login.iter().position(|byte| *byte == b':')?;
+    Some(login[colon + 1..].to_vec())
 }
 
 /// Compares in a time that says nothing about where two texts of one length differ.
@@ -103,8 +111,9 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }
 
-fn read_token(path: &Path) -> Result<String, Trouble> {
-    let wrong = |what: &str| Trouble::Usage(format!("the file {} with the token {what}", path.display()));
+/// Opens a file that only this user may read.
+pub(super) fn check_private(path: &Path, what: &str) -> Result<File, Trouble> {
+    let wrong = |why: &str| Trouble::Usage(format!("the file {} {what} {why}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     let found = file.metadata()?;
     if found.is_file() && found.mode() & 0o077 != 0 {
@@ -113,6 +122,12 @@ fn read_token(path: &Path) -> Result<String, Trouble> {
     if found.is_file() && found.uid() != geteuid().as_raw() && found.uid() != 0 {
         return Err(wrong("belongs to another user"));
     }
+    Ok(file)
+}
+
+fn read_token(path: &Path) -> Result<String, Trouble> {
+    let wrong = |what: &str| Trouble::Usage(format!("the file {} with the token {what}", path.display()));
+    let file = check_private(path, "with the token")?;
     let mut text = String::new();
     let read = file.take(MAX_TOKEN).read_to_string(&mut text);
     read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;

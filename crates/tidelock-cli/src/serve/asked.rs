@@ -12,7 +12,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error},
 };
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{peer::Peer, problem::Problem, said::Said};
 use crate::{clock::Moment, values};
@@ -129,6 +129,19 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     values::duration(&text).map(Some).map_err(D::Error::custom)
 }
 
+/// Reads a whole number, also one that is written as `2.0`.
+pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
+    // Up to here, every whole number is a floating point number.
+    let exact = |value: &f64| value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(value);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+    let rounded = number.as_f64().filter(exact).map(|value| value as u64);
+    let whole = number.as_u64().or(rounded).and_then(|value| T::try_from(value).ok());
+    whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number, or too large")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +155,21 @@ mod tests {
         }
         for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
             assert!(decode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        #[derive(Debug, Deserialize)]
+        struct Body {
+            #[serde(default, deserialize_with = "whole")]
+            of: Option<u32>,
+        }
+        let read = |text: &str| serde_json::from_str::<Body>(text).map(|body| body.of);
+        assert_eq!(["{}", r#"{"of":null}"#].map(|text| read(text).unwrap()), [None, None]);
+        assert_eq!([r#"{"of":5}"#, r#"{"of":5.0}"#].map(|text| read(text).unwrap()), [Some(5), Some(5)]);
+        for bad in ["-1", "1.5", "4294967296", "1e300", "true", r#""5""#] {
+            assert!(read(&format!(r#"{{"of":{bad}}}"#)).is_err(), "{bad}");
         }
     }
 

@@ -7,6 +7,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | [`listen`] | addresses, and the sockets at them |
+//! | [`tls`] | TLS of TCP clients |
 //! | [`peer`] | one connection: who is at its other end, and whether they read |
 //! | [`connection`] | HTTP on a connection, within limits |
 //! | [`access`] | who may ask: token, `Host`, `Origin` |
@@ -22,10 +23,12 @@
 //! | [`queue`] | who waits before whom, for the lines that say so |
 //! | [`look`] | who holds what, and taking it away |
 //! | [`tickets`] | locks without a stream |
+//! | [`terraform`] | state locks of Terraform |
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
 //! | [`openapi`] | the description of all calls, for programs |
+//! | [`schema`] | the values in that description |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
 mod access;
@@ -45,9 +48,12 @@ mod problem;
 mod queue;
 mod route;
 mod said;
+mod schema;
 mod shutdown;
 mod stock;
+mod terraform;
 mod tickets;
+mod tls;
 mod wanted;
 
 use std::{sync::Arc, time::Duration};
@@ -61,7 +67,7 @@ use self::{
     stock::Items,
 };
 use crate::{
-    args::Serve,
+    args::{Serve, Tls},
     exit::Exit,
     output::{self, Trouble},
     store::Store,
@@ -81,6 +87,8 @@ struct Server {
     limits: Limits,
     access: Access,
     max_hold: Option<Duration>,
+    /// How long a client may take to send a head, and may send nothing.
+    idle: Option<Duration>,
     closing: watch::Receiver<Stage>,
     /// Tasks of holds, and of connections.
     running: Running,
@@ -109,7 +117,8 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
-    let listener = Listener::bind(args.listen, &access)?;
+    let tls = args.tls.map(|Tls { cert, key }| tls::Tls::read(&cert, &key)).transpose()?;
+    let listener = Listener::bind(args.listen, &access, tls)?;
     let mut connect = Locks::builder(store.url());
     if let Some(limit) = args.max_hold {
         connect = connect.max_hold(limit);
@@ -131,6 +140,7 @@ pub(crate) async fn run(args: Serve) -> Result<Exit, Trouble> {
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
         max_hold: args.max_hold,
+        idle: args.idle,
         closing,
         running,
         connections,

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     sync::{Arc, Weak},
@@ -31,6 +31,8 @@ pub(super) enum Client {
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    /// The plain side of TLS, and who is at its other end.
+    Tls(UnixStream, SocketAddr),
 }
 
 /// The connection that a request came on. Its clones share the socket, which closes with the last of them.
@@ -52,16 +54,19 @@ impl Peer {
                 let process = other.pid().unwrap_or_default();
                 (Client::Process(process), Some(other.uid()), program(process))
             }
-            Stream::Tcp(stream) => {
-                let address = stream.peer_addr()?;
-                (Client::Host(address.ip()), None, format!("client at {address}"))
-            }
+            Stream::Tcp(stream) => of_host(stream.peer_addr()?),
+            Stream::Tls(_, address) => of_host(*address),
         };
         Ok(Self { stream: Arc::new(stream), client, user, label: label.into() })
     }
 
+    /// Whether it came over TCP, with or without TLS.
     pub(super) fn is_tcp(&self) -> bool {
-        matches!(*self.stream, Stream::Tcp(_))
+        !matches!(*self.stream, Stream::Unix(_))
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(*self.stream, Stream::Tls(..))
     }
 
     /// The connection as a task knows it that must not keep it open.
@@ -121,7 +126,7 @@ impl Distant {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Unix(stream) => stream.as_fd(),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.as_fd(),
             Self::Tcp(stream) => stream.as_fd(),
         }
     }
@@ -136,14 +141,14 @@ impl AsFd for Peer {
 impl Stream {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.poll_read_ready(context),
             Self::Tcp(stream) => stream.poll_read_ready(context),
         }
     }
 
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Unix(stream) => stream.poll_write_ready(context),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.poll_write_ready(context),
             Self::Tcp(stream) => stream.poll_write_ready(context),
         }
     }
@@ -160,7 +165,7 @@ impl Stream {
             if 0 < count && count < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
         };
         let done = match self {
-            Self::Unix(stream) => stream.try_io(Interest::READABLE, work),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.try_io(Interest::READABLE, work),
             Self::Tcp(stream) => stream.try_io(Interest::READABLE, work),
         };
         read.map_or(done, Ok)
@@ -168,7 +173,7 @@ impl Stream {
 
     fn write(&self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.try_write_vectored(bytes),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.try_write_vectored(bytes),
             Self::Tcp(stream) => stream.try_write_vectored(bytes),
         }
     }
@@ -218,6 +223,10 @@ impl hyper::rt::Write for Peer {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
         Poll::Ready(Ok(()))
     }
+}
+
+fn of_host(address: SocketAddr) -> (Client, Option<u32>, String) {
+    (Client::Host(address.ip()), None, format!("client at {address}"))
 }
 
 /// A process as others see it: program and process id.

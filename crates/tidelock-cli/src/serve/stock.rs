@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use super::{
     Server,
     answer::{self, Answer},
-    asked::{Asked, time},
+    asked::{Asked, time, whole},
     problem::Problem,
 };
 
@@ -86,7 +86,9 @@ impl Items {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opening {
-    amount: u64,
+    #[serde(default, deserialize_with = "whole")]
+    amount: Option<u64>,
+    #[serde(default, deserialize_with = "whole")]
     segments: Option<u32>,
 }
 
@@ -94,8 +96,8 @@ struct Opening {
 #[serde(deny_unknown_fields)]
 struct Order {
     order: String,
-    #[serde(default = "one")]
-    amount: u64,
+    #[serde(default, deserialize_with = "whole")]
+    amount: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     ttl: Option<Duration>,
 }
@@ -106,14 +108,11 @@ struct Ending {
     order: String,
 }
 
-fn one() -> u64 {
-    1
-}
-
 /// `POST /v1/stock/{item}/open`: makes the stock, or finds it as it is.
 pub(super) async fn open(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
     let body: Opening = asked.json()?;
-    let mut opening = server.items.stocks().await?.open(&asked.parts[0], body.amount);
+    let amount = body.amount.ok_or_else(|| Problem::bad_request("give the amount: how many there are"))?;
+    let mut opening = server.items.stocks().await?.open(&asked.parts[0], amount);
     if let Some(segments) = body.segments {
         opening = opening.segments(segments);
     }
@@ -143,7 +142,7 @@ pub(super) async fn take(asked: &Asked, server: &Server) -> Result<Answer, Probl
         .items
         .ask(asked, |stock| {
             let order = order.clone();
-            async move { stock.take(&order, amount).await }
+            async move { stock.take(&order, amount.unwrap_or(1)).await }
         })
         .await?;
     Ok(answer::ok(&json!({"sale": word(sale)})))
@@ -157,7 +156,7 @@ pub(super) async fn reserve(asked: &Asked, server: &Server) -> Result<Answer, Pr
         .items
         .ask(asked, |stock| {
             let order = order.clone();
-            async move { stock.reserve(&order, amount, ttl).await }
+            async move { stock.reserve(&order, amount.unwrap_or(1), ttl).await }
         })
         .await?;
     Ok(answer::ok(&json!({"sale": word(sale)})))

@@ -147,6 +147,18 @@ impl Connection<UnixStream> {
         Self { reader: BufReader::new(stream) }
     }
 
+    /// Whether the server has closed it. What it said before is lost.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let stream = self.reader.get_mut();
+        stream.set_nonblocking(true).expect("a socket");
+        let read = stream.read(&mut [0; 4096]);
+        stream.set_nonblocking(false).expect("a socket");
+        match read {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Ends it in a way that the other end sees.
     pub(crate) fn close(self) {
         let _ = self.reader.get_ref().shutdown(Shutdown::Both);
@@ -162,6 +174,10 @@ impl Connection<TcpStream> {
 }
 
 impl<S: Read + Write> Connection<S> {
+    pub(crate) fn over(stream: S) -> Self {
+        Self { reader: BufReader::new(stream) }
+    }
+
     /// Sends a request. `headers` are lines with their ends; without a `Host` one is added.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &str, body: &str) {
         let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
