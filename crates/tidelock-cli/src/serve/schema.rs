@@ -86,7 +86,7 @@ pub(super) fn ttl(least: Duration) -> Value {
 pub(super) fn period() -> Value {
     json!({"oneOf": [
         {"type": "string", "pattern": PERIOD},
-        {"type": "integer", "minimum": 1, "maximum": 31_536_000},
+        {"type": "integer", "minimum": 1, "maximum": 366 * 86_400},
     ]})
 }
 

@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use tidelock::{
-    Name, Result,
+    ErrorKind, Name, Result,
     stock::{Sale, Stock, Stocks},
 };
 use tokio::sync::OnceCell;
@@ -116,7 +117,16 @@ pub(super) async fn open(asked: &Asked, server: &Server) -> Result<Answer, Probl
     if let Some(segments) = body.segments {
         opening = opening.segments(segments);
     }
-    let stock = opening.await?;
+    let stock = match opening.await {
+        // It was opened with another number, or in other segments.
+        Err(error)
+            if error.kind() == ErrorKind::InvalidOption
+                && server.items.find(&Name::new(&asked.parts[0])?).await.is_ok() =>
+        {
+            return Err(Problem::new(StatusCode::CONFLICT, "opened_otherwise", error.to_string()));
+        }
+        stock => stock?,
+    };
     server.items.keep(&stock);
     Ok(answer::ok(&json!({"item": stock.item(), "segments": stock.segments()})))
 }
