@@ -17,7 +17,7 @@ pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
     elect::{Elect, Field, Leader, Restart},
     once::OncePer,
-    serve::Serve,
+    serve::{Serve, Tls},
     shared::{Line, Store, Ticket, Which},
     shell::{Completions, Man},
     ui::{Ui, Watching},
