@@ -5,6 +5,7 @@ mod elect;
 mod once;
 mod serve;
 mod shared;
+mod torture;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
@@ -17,6 +18,7 @@ pub(crate) use self::{
     once::OncePer,
     serve::Serve,
     shared::{Line, Store, Ticket, Which},
+    torture::Torture,
 };
 use crate::{exit, output::Trouble, values};
 
@@ -56,6 +58,7 @@ impl Args {
                 ("demo flash-sale", Some(&mut args.store), Some(&mut args.json))
             }
             Verb::Demo(_) => ("demo", None, None),
+            Verb::Torture(args) => ("torture", Some(&mut args.store), Some(&mut args.json)),
             Verb::Completions(_) => ("completions", None, None),
             Verb::Man(_) => ("man", None, None),
         };
@@ -93,6 +96,7 @@ pub(crate) enum Verb {
     Stores(Stores),
     Schema(Schema),
     Demo(Demo),
+    Torture(Torture),
     Completions(Completions),
     Man(Man),
 }
