@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model` and `bench`.
+//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model`, `torture` and `bench`.
 
 mod api;
 mod bench;
@@ -7,6 +7,7 @@ mod model;
 mod run;
 mod simulate;
 mod test;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ enum Command {
     Api(api::Args),
     Simulate(simulate::Args),
     Model(model::Args),
+    Torture(torture::Args),
     Bench(bench::Args),
 }
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::Api(args) => api::run(&root, &args),
         Command::Simulate(args) => simulate::run(&root, &args),
         Command::Model(args) => model::run(&root, &args),
+        Command::Torture(args) => torture::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
     });
     match done {
