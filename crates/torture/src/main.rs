@@ -1,7 +1,9 @@
 //! `cargo xtask torture`: runs `tidelock torture` against servers of our own, which fail as servers do.
 
 mod hook;
+mod list;
 mod many;
+mod mutants;
 mod stand;
 mod table;
 
@@ -47,10 +49,19 @@ struct Args {
     /// Write the figures as a table in Markdown to this file
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Run mutants instead, each until it is found: their names, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 0.., default_missing_value = "all")]
+    mutants: Option<Vec<String>>,
+    /// How many runs a mutant gets
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
     /// The command line to use
     #[arg(long, value_name = "PROGRAM", hide = true)]
     tidelock: PathBuf,
 }
+
+/// Where the hook finds us.
+const SOCKET: &str = "hook";
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args().collect();
@@ -80,13 +91,21 @@ fn run(args: &Args) -> Result<bool, String> {
     }
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = args.report.as_deref().unwrap_or(temporary.path());
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    if let Some(wanted) = &args.mutants {
+        return mutants::run(args, wanted, folder);
+    }
     let mut clean = true;
     let mut reports = Vec::new();
     for (name, open) in STANDS.iter().filter(|(name, _)| wanted(name)) {
         println!("==> {name}");
         let stand = open(args.ttl_ms).map_err(|error| format!("{name}: {error}"))?;
         let report = folder.join(name);
-        let code = torture(args, &*stand, &report, temporary.path())?;
+        let mut command = command(args, &*stand, &report, temporary.path(), &args.tidelock)?;
+        if let Some(seed) = args.seed {
+            command.args(["--seed", &seed.to_string()]);
+        }
+        let code = torture(&mut command, &*stand, temporary.path())?;
         if code != Some(0) {
             clean = false;
         }
@@ -110,33 +129,27 @@ fn run(args: &Args) -> Result<bool, String> {
     Ok(clean)
 }
 
-/// One run against a deployment. Returns the exit code.
-fn torture(
+/// The command line of one run, without its seed.
+fn command(
     args: &Args,
     stand: &dyn stand::Stand,
     report: &Path,
     temporary: &Path,
-) -> Result<Option<i32>, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let socket = temporary.join("hook");
-    // Of the deployment before.
-    let _ = fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket).map_err(text)?;
-    let program = std::env::current_exe().map_err(text)?;
-    let mut command = Command::new(&args.tidelock);
+    tidelock: &Path,
+) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(tidelock);
     command
         .args(["torture", "--yes-this-is-a-test-server", "--url", &stand.url(), "--for", &args.time])
         .args(["--clients", &args.clients.to_string(), "--ttl", &format!("{}ms", args.ttl_ms)])
         .args(["--names", &args.names.to_string()])
         .arg("--report")
         .arg(report);
-    if let Some(seed) = args.seed {
-        command.args(["--seed", &seed.to_string()]);
-    }
     if !stand.excludes() {
         command.arg("--allow-overlaps");
     }
     if !stand.faults().is_empty() {
+        let socket = temporary.join(SOCKET);
         let hook = format!("'{}' {} '{}'", program.display(), hook::HOOK, socket.display());
         command.args([
             "--hook",
@@ -147,6 +160,16 @@ fn torture(
             &args.every,
         ]);
     }
+    Ok(command)
+}
+
+/// One run against a deployment. Returns the exit code.
+fn torture(command: &mut Command, stand: &dyn stand::Stand, temporary: &Path) -> Result<Option<i32>, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let socket = temporary.join(SOCKET);
+    // Of the run before.
+    let _ = fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(text)?;
     let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
     std::thread::scope(|scope| {
         scope.spawn(|| hook::serve(&listener, stand));

@@ -54,6 +54,8 @@ pub(super) enum Answer {
     TimedOut,
     GaveUp,
     Failed,
+    /// The store did not answer.
+    Unavailable,
 }
 
 /// How the release of a hold was answered.
@@ -381,6 +383,7 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         Event::Refused { .. } => Answer::Refused,
         Event::TimedOut { .. } => Answer::TimedOut,
         Event::GaveUp { .. } => Answer::GaveUp,
+        Event::Failed { why, .. } if why == "Unavailable" => Answer::Unavailable,
         Event::Failed { .. } => Answer::Failed,
         Event::Queued { .. } => {
             op.queued = at;

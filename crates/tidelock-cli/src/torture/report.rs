@@ -36,6 +36,8 @@ pub(super) struct Report {
 struct Story {
     rule: Rule,
     text: String,
+    /// The kind of the last fault before it.
+    fault: Option<String>,
     timeline: PathBuf,
 }
 
@@ -52,7 +54,9 @@ impl Report {
             let timeline = folder.join(format!("violation-{number}.svg"));
             fs::write(&timeline, timeline::draw(history, violation))?;
             let text = story::tell(history, violation);
-            stories.push(Story { rule: violation.rule, text, timeline });
+            let last = history.faults.iter().filter(|fault| fault.began <= violation.at);
+            let fault = last.max_by_key(|fault| fault.began).map(|fault| fault.kind.clone());
+            stories.push(Story { rule: violation.rule, text, fault, timeline });
         }
         let report = Self {
             verdict: if findings.is_clean() { "clean" } else { "violations" },

@@ -78,6 +78,7 @@ fn life(op: &Op, at: Nanos) -> String {
         Answer::TimedOut => "timed out",
         Answer::GaveUp => "gave up",
         Answer::Failed => "failed",
+        Answer::Unavailable => "failed, because the store did not answer",
     };
     add(answer, op.answered);
     add("could rely on it until", op.until);

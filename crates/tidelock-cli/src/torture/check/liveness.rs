@@ -25,6 +25,11 @@ pub(super) fn check_answers(history: &History, calm: &Calm, findings: &mut Findi
             }
             continue;
         }
+        if op.answer == Answer::Unavailable && op.patience == Nanos::MAX {
+            findings.add(Rule::Impatient, op.answered, &[index], || {
+                format!("{} waited for {:?} and got an error", history.who(op), history.name(op))
+            });
+        }
         let Some(calm_since) = calm.since(op.answered) else { continue };
         let due = op.asked.saturating_add(op.patience).max(calm_since);
         if op.answered > due.saturating_add(SLACK) {

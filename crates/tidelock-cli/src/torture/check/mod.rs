@@ -46,6 +46,8 @@ pub(super) enum Rule {
     Order,
     /// A request was not answered in its time.
     Unanswered,
+    /// A request that waits without limit gave up because the store did not answer.
+    Impatient,
     /// A lock was released, and came free only with the end of its lease.
     NotFreed,
     /// A lock was free, and those who waited heard of it later than by asking.
@@ -65,6 +67,7 @@ impl fmt::Display for Rule {
             Self::StaleWrite => "a stale write was accepted",
             Self::Order => "the order of arrival was broken",
             Self::Unanswered => "a request was not answered in its time",
+            Self::Impatient => "a request gave up that was to wait",
             Self::NotFreed => "a release did not free the lock",
             Self::LateWakeUp => "a waiter was woken late",
             Self::Crash => "a client ended without being killed",
@@ -187,7 +190,7 @@ fn count(history: &History, calm: &Calm) -> Counts {
             Answer::Refused => &mut counts.refused,
             Answer::TimedOut => &mut counts.timed_out,
             Answer::GaveUp => &mut counts.gave_up,
-            Answer::Failed => &mut counts.failed,
+            Answer::Failed | Answer::Unavailable => &mut counts.failed,
             Answer::None => &mut counts.killed_while_waiting,
         } += 1;
     }

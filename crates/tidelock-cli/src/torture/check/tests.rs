@@ -223,6 +223,16 @@ fn a_request_without_an_answer_is_found_unless_its_client_was_killed() {
 }
 
 #[test]
+fn a_patient_request_that_gives_up_is_found() {
+    let mut tale = Tale::new();
+    let patient = tale.asks(0, Share::Exclusive, 0);
+    (tale.0.ops[patient].answer, tale.0.ops[patient].answered) = (Answer::Unavailable, at(100));
+    assert_eq!(tale.broken(), [Rule::Impatient]);
+    tale.0.ops[patient].patience = 50 * MS;
+    assert_eq!(tale.broken(), []);
+}
+
+#[test]
 fn an_answer_that_comes_late_is_found_unless_a_fault_was_near() {
     let mut tale = Tale::new();
     let late = tale.asks(0, Share::Exclusive, 0);
