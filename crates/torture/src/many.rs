@@ -165,7 +165,7 @@ impl RedisCluster {
 
 impl Stand for RedisCluster {
     fn url(&self) -> String {
-        self.cluster.url().to_owned()
+        self.cluster.url().replace("redis://", "redis+cluster://")
     }
 
     fn faults(&self) -> Vec<&'static str> {

@@ -193,23 +193,24 @@ impl Nemesis {
         Ok(fault)
     }
 
-    /// A client that has no fault at the moment.
-    fn healthy(&mut self, clients: &[Client]) -> Option<usize> {
-        let healthy: Vec<_> = (0..clients.len())
-            .filter(|client| self.wounds.iter().all(|wound| wound.client != *client))
-            .collect();
+    /// A client without this fault. It may have the other one: a client that is slow and then stopped is worse off than
+    /// two clients with one fault each.
+    fn without(&mut self, what: Hurt, clients: &[Client]) -> Option<usize> {
+        let has_it =
+            |client: usize| self.wounds.iter().any(|wound| wound.client == client && wound.what == what);
+        let healthy: Vec<_> = (0..clients.len()).filter(|client| !has_it(*client)).collect();
         self.rng.pick(&healthy).copied()
     }
 
     fn kill(&mut self, clients: &mut [Client]) -> io::Result<()> {
-        let Some(client) = self.healthy(clients) else { return Ok(()) };
+        let Some(client) = self.without(Hurt::Stopped, clients) else { return Ok(()) };
         let fault = self.begin("kill", &clients[client].label())?;
         clients[client].restart()?;
         self.log.note(&Event::FaultEnded { fault })
     }
 
     fn stop(&mut self, clients: &[Client]) -> io::Result<()> {
-        let Some(client) = self.healthy(clients) else { return Ok(()) };
+        let Some(client) = self.without(Hurt::Stopped, clients) else { return Ok(()) };
         // Mostly past its lease, sometimes just before its end.
         let time = self.rng.around(self.ttl, 80, 200);
         let fault = self.begin("stop", &clients[client].label())?;
@@ -219,7 +220,7 @@ impl Nemesis {
     }
 
     fn cut(&mut self, clients: &[Client], doors: &[Vec<Door>]) -> io::Result<()> {
-        let Some(client) = self.healthy(clients) else { return Ok(()) };
+        let Some(client) = self.without(Hurt::Network, clients) else { return Ok(()) };
         let delay = Mode::Delay(self.rng.millis(20, 400));
         let (kind, mode) = match self.rng.below(6) {
             0 => ("close", Mode::Open),

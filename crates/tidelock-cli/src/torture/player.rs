@@ -93,7 +93,7 @@ impl Player {
         let way = self.way(usage);
         let owner = if usage == Use::Mutex && self.rng.chance(100) { self.owner } else { 0 };
         // Without renewal, and held until after its end: what a program that hangs does to its lock.
-        let renews = !self.rng.chance(2);
+        let renews = !self.rng.chance(5);
         let op = self.journal.ask(&name, share, owner, way.patience());
         let guard = match self.ask(op, &name, usage, share, (way, owner, renews)).await {
             Ok(Some(guard)) => guard,
