@@ -46,7 +46,7 @@ struct Args {
     /// Keep histories and reports here
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Write the figures as a table in Markdown to this file
+    /// Write the figures into this page in Markdown, between its marks
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
     /// Run mutants instead, each until it is found: their names, or all
@@ -120,7 +120,7 @@ fn run(args: &Args) -> Result<bool, String> {
         }
     }
     if let Some(file) = &args.table {
-        fs::write(file, table::markdown(&reports, args)).map_err(|error| error.to_string())?;
+        table::put(file, "figures", &table::markdown(&reports, args))?;
     }
     if !clean && args.report.is_none() {
         // What was found must not be lost with the temporary files.

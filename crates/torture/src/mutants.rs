@@ -17,6 +17,7 @@ use crate::{
     Args,
     list::{Change, LIST, Mutant, SEAMS},
     stand::STANDS,
+    table,
 };
 
 /// What became of a mutant.
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &Args, wanted: &[String], folder: &Path) -> Result<bool,
         }
         outcomes.push(outcome);
         if let Some(file) = &args.table {
-            fs::write(file, table(&outcomes)).map_err(|error| error.to_string())?;
+            table::put(file, "mutants", &table(&outcomes))?;
         }
     }
     let found = outcomes.iter().filter(|outcome| outcome.found.is_some()).count();

@@ -10,7 +10,7 @@ use self::counts::Counts;
 use crate::{
     api,
     check::{self, Tree},
-    run,
+    run, torture,
 };
 
 /// Run every test and check; the last line says how many passed and failed
@@ -69,6 +69,10 @@ impl Tally {
         // Without --no-fail-fast the first binary that fails hides how the others went.
         self.tests(root, "tests", &["test", "--workspace", "--all-features", "--no-fail-fast"], None);
         self.clients(root);
+        self.step("torture", || match torture::short(root)? {
+            true => Ok(()),
+            false => Err("a promise was broken: see above".to_owned()),
+        });
         self.step("features", || features(root));
         self.step("packages", || packages::verify(root, &run::metadata(root)?));
     }

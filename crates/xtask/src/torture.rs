@@ -1,7 +1,7 @@
 //! `cargo xtask torture`: stores and servers that fail, in a program of its own, so that every other command starts
 //! without building the library.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, path::Path, process::Command};
 
 use crate::run;
 
@@ -14,15 +14,24 @@ pub(crate) struct Args {
     options: Vec<OsString>,
 }
 
-/// Builds the command line and the torture, and runs it. Returns whether every promise was kept.
+/// Runs the torture. Returns whether every promise was kept.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
-    run::run(&mut run::cargo(
-        root,
-        &["build", "--quiet", "--package", "tidelock-cli", "--package", "tidelock-torture"],
-    ))?;
+    torture(root, &args.options)
+}
+
+/// The part of `cargo xtask test`: half a minute for each of the riskiest stores.
+pub(crate) fn short(root: &Path) -> Result<bool, String> {
+    let options = ["--backend", "redis,etcd,postgres,file", "--for", "25s", "--every", "3s"];
+    torture(root, &options.map(OsString::from))
+}
+
+/// Builds the command line and the program that fails its servers, and runs it.
+fn torture(root: &Path, options: &[OsString]) -> Result<bool, String> {
+    let packages = ["build", "--quiet", "--package", "tidelock-cli", "--package", "tidelock-torture"];
+    run::run(&mut run::cargo(root, &packages))?;
     let programs = run::target(&run::metadata(root)?)?.join("debug");
-    let mut torture = std::process::Command::new(programs.join("tidelock-torture"));
-    torture.arg("--tidelock").arg(programs.join("tidelock")).args(&args.options).current_dir(root);
+    let mut torture = Command::new(programs.join("tidelock-torture"));
+    torture.arg("--tidelock").arg(programs.join("tidelock")).args(options).current_dir(root);
     let status = torture.status();
     status.map(|status| status.success()).map_err(|error| format!("the torture cannot run: {error}"))
 }

@@ -1,7 +1,6 @@
 //! What a run tells in the end: the verdict, how much was checked, and each violation.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
@@ -22,7 +21,7 @@ pub(super) struct Report {
     store: String,
     seed: u64,
     /// Broken promises by rule.
-    violations: BTreeMap<Rule, u64>,
+    violations: Vec<Broken>,
     /// Overlaps where the deployment does not promise to exclude them.
     overlaps_allowed: u64,
     counts: Counts,
@@ -30,6 +29,12 @@ pub(super) struct Report {
     /// What could not be done to this deployment.
     skipped: Vec<String>,
     folder: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+struct Broken {
+    rule: Rule,
+    times: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,7 +67,11 @@ impl Report {
             verdict: if findings.is_clean() { "clean" } else { "violations" },
             store: history.plan.store.clone(),
             seed: history.plan.seed,
-            violations: findings.totals.clone(),
+            violations: findings
+                .totals
+                .iter()
+                .map(|(rule, times)| Broken { rule: *rule, times: *times })
+                .collect(),
             overlaps_allowed: findings.overlaps_allowed,
             counts: findings.counts.clone(),
             stories,
@@ -78,7 +87,7 @@ impl Report {
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         let counts = &self.counts;
-        let faults: u64 = counts.faults.values().map(|count| count.times).sum();
+        let faults: u64 = counts.faults.iter().map(|count| count.times).sum();
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
@@ -111,11 +120,11 @@ impl Report {
             "time: {:.0} s were calm; order was checked with {} requests seen in a queue",
             counts.calm_seconds, counts.seen_in_queue
         );
-        for (kind, count) in &counts.faults {
+        for count in &counts.faults {
             let _ = writeln!(
                 text,
-                "fault {kind}: {} times; the next grant at most {} ms after one was healed",
-                count.times, count.longest_until_grant_ms
+                "fault {}: {} times; the next grant at most {} ms after one was healed",
+                count.kind, count.times, count.longest_until_grant_ms
             );
         }
         if self.overlaps_allowed > 0 {
@@ -125,7 +134,7 @@ impl Report {
         for why in &self.skipped {
             let _ = writeln!(text, "skipped: {why}");
         }
-        for (rule, times) in &self.violations {
+        for Broken { rule, times } in &self.violations {
             let _ = writeln!(text, "violated {times} times: {rule}");
         }
         for story in &self.stories {

@@ -129,7 +129,7 @@ pub(super) struct Counts {
     pub(super) writes_refused: u64,
     /// Requests that the store showed in its queue, which the order of arrival can be checked with.
     pub(super) seen_in_queue: u64,
-    pub(super) faults: BTreeMap<String, FaultCount>,
+    pub(super) faults: Vec<FaultCount>,
     pub(super) seconds: f64,
     pub(super) calm_seconds: f64,
 }
@@ -137,6 +137,7 @@ pub(super) struct Counts {
 /// Faults of one kind.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FaultCount {
+    pub(super) kind: String,
     pub(super) times: u64,
     /// The longest time from the end of one until somebody was granted a lock, in milliseconds.
     pub(super) longest_until_grant_ms: u64,
@@ -198,14 +199,17 @@ fn count(history: &History, calm: &Calm) -> Counts {
         *if write.accepted { &mut counts.writes_accepted } else { &mut counts.writes_refused } += 1;
     }
     grants.sort_unstable();
+    let mut faults: BTreeMap<&str, FaultCount> = BTreeMap::new();
     for fault in &history.faults {
-        let count = counts.faults.entry(fault.kind.clone()).or_default();
+        let count = faults.entry(&fault.kind).or_default();
         count.times += 1;
         let healed = fault.healed.unwrap_or(fault.began);
         if let Some(next) = grants.get(grants.partition_point(|grant| *grant <= healed)) {
             count.longest_until_grant_ms = count.longest_until_grant_ms.max((next - healed) / 1_000_000);
         }
     }
+    let named = faults.into_iter().map(|(kind, count)| FaultCount { kind: kind.to_owned(), ..count });
+    counts.faults = named.collect();
     counts
 }
 
