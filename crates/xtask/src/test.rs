@@ -11,7 +11,7 @@ use self::counts::Counts;
 use crate::{
     api,
     check::{self, Tree},
-    run,
+    run, torture,
 };
 
 /// Run every test and check; the last line says how many passed and failed
@@ -70,6 +70,10 @@ impl Tally {
         self.counted("tests", |counts| programs::verify(root, counts));
         // The tests of the clients in other languages.
         self.counted("clients", |counts| clients::verify(root, counts));
+        self.step("torture", || match torture::short(root)? {
+            true => Ok(()),
+            false => Err("a promise was broken: see above".to_owned()),
+        });
         self.step("features", || features(root));
         self.step("packages", || packages::verify(root, &run::metadata(root)?));
     }
