@@ -75,10 +75,10 @@ pub(super) async fn answer(
     peer: Peer,
     server: &Arc<Server>,
 ) -> Result<Answer, Problem> {
-    let cookie = cookie_name(&request);
+    let cookie = Cookie::of(&request, &peer);
     match call {
         Call::Page | Call::File(_) | Call::SignIn => server.access.check_browser(&request, &peer)?,
-        _ => server.access.check_session(&request, &peer, &cookie)?,
+        _ => server.access.check_session(&request, &peer, &cookie.name)?,
     }
     let asked = Asked::read(request, received, peer, Vec::new()).await?;
     let mut answer = match call {
@@ -98,25 +98,42 @@ pub(super) async fn answer(
     Ok(answer)
 }
 
-/// Browsers send a cookie to all ports of a machine, so its name has the port.
-fn cookie_name<T>(request: &Request<T>) -> String {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let port: String = host.chars().rev().take_while(char::is_ascii_digit).collect();
-    format!("tidelock-{}", port.chars().rev().collect::<String>())
+/// Where a browser keeps its session.
+struct Cookie {
+    name: String,
+    /// Whether it may only be sent over TLS.
+    is_secure: bool,
+}
+
+impl Cookie {
+    /// Browsers send a cookie to all ports of a machine, so its name has the port.
+    fn of<T>(request: &Request<T>, peer: &Peer) -> Self {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let port: String = host.chars().rev().take_while(char::is_ascii_digit).collect();
+        let name = format!("tidelock-{}", port.chars().rev().collect::<String>());
+        Self { name, is_secure: peer.is_tls() }
+    }
+
+    fn set(&self, answer: &mut Answer, session: &str) -> Result<(), Problem> {
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let text = format!("{}={session}; HttpOnly; SameSite=Strict; Path=/{secure}", self.name);
+        answer.headers_mut().insert(SET_COOKIE, text.parse().map_err(|_| Problem::internal())?);
+        Ok(())
+    }
 }
 
 /// Exchanges a key for a cookie, and leads to the page without the key.
-fn enter(key: &str, cookie: &str, server: &Server) -> Result<Answer, Problem> {
+fn enter(key: &str, cookie: &Cookie, server: &Server) -> Result<Answer, Problem> {
     let mut answer = answer::json(StatusCode::SEE_OTHER, &json!({}));
     answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
     // A key that was used before leads there, too: who has the cookie sees the page, and who has not can sign in.
     if let Some(session) = server.access.begin_session(key) {
-        set_cookie(&mut answer, cookie, &session)?;
+        cookie.set(&mut answer, &session)?;
     }
     Ok(answer)
 }
 
-fn sign_in(asked: &Asked, cookie: &str, server: &Server) -> Result<Answer, Problem> {
+fn sign_in(asked: &Asked, cookie: &Cookie, server: &Server) -> Result<Answer, Problem> {
     #[derive(Deserialize)]
     struct Body {
         key: String,
@@ -125,14 +142,8 @@ fn sign_in(asked: &Asked, cookie: &str, server: &Server) -> Result<Answer, Probl
     let session = server.access.begin_session(key.trim());
     let session = session.ok_or_else(|| Problem::unauthorized("this is not the token of this server"))?;
     let mut answer = answer::ok(&json!({"signed_in": true}));
-    set_cookie(&mut answer, cookie, &session)?;
+    cookie.set(&mut answer, &session)?;
     Ok(answer)
-}
-
-fn set_cookie(answer: &mut Answer, name: &str, session: &str) -> Result<(), Problem> {
-    let text = format!("{name}={session}; HttpOnly; SameSite=Strict; Path=/");
-    answer.headers_mut().insert(SET_COOKIE, text.parse().map_err(|_| Problem::internal())?);
-    Ok(())
 }
 
 /// `POST /ui/focus`: the names that are on the screen of a viewer.
