@@ -33,6 +33,7 @@
 // | `store` | the verbs |
 // | `together` | enters and leaves that share a call |
 // | `wake` | news from the server |
+// | `follow` | names that are followed |
 // | `backend` | connecting, and what the store can do |
 // | `stock` | plans and segments of stock |
 
@@ -42,6 +43,7 @@ mod codec;
 mod config;
 mod errors;
 mod fitness;
+mod follow;
 mod link;
 mod owners;
 mod schema;
