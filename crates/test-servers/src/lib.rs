@@ -32,6 +32,7 @@ mod etcd;
 mod folder;
 mod mariadb;
 pub mod packages;
+mod peer;
 mod pgbouncer;
 pub mod ports;
 mod postgres;

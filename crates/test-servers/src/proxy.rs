@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 use crate::deadline::now;
+use crate::peer::is_of;
 use crate::ports::{self, Port};
 
 /// A proxy in front of one address. Clients connect to [`addr`](Self::addr).
@@ -261,10 +261,6 @@ impl fmt::Debug for Proxy {
 }
 
 impl State {
-    fn refuses(&self, client: &TcpStream) -> bool {
-        self.strangers.iter().any(|process| is_of(client, *process))
-    }
-
     fn close_links(&mut self, which: impl Fn(&Link) -> bool) {
         self.links.retain(|_, link| {
             let close = which(link);
@@ -290,8 +286,7 @@ impl Network {
                 }
                 state.cuts
             };
-            // One that is refused and tries again and again must not keep the server busy.
-            if let Some(client) = client.ok().filter(|client| !self.state().refuses(client)) {
+            if let Ok(client) = client {
                 let network = Arc::clone(self);
                 // Connecting may take long, and a client that cannot be connected is closed.
                 thread::spawn(move || network.connect(client, cuts));
@@ -299,7 +294,18 @@ impl Network {
         }
     }
 
+    /// Whether a client is to be kept out. Without the lock meanwhile: on a busy machine it takes long to find out, and
+    /// one that is refused and tries again and again must not keep others from their connections.
+    fn refuses(&self, client: &TcpStream) -> bool {
+        let strangers = self.state().strangers.clone();
+        strangers.iter().any(|process| is_of(client, *process))
+    }
+
     fn connect(self: Arc<Self>, client: TcpStream, cuts: u64) -> io::Result<()> {
+        // Nor keep the server busy.
+        if self.refuses(&client) {
+            return Ok(());
+        }
         let server = TcpStream::connect_timeout(&self.target, Duration::from_secs(10))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
@@ -316,7 +322,7 @@ impl Network {
         ];
         let id = {
             let mut state = self.state();
-            if state.cuts != cuts || state.refuses(&link.client) {
+            if state.cuts != cuts {
                 return Ok(());
             }
             state.next_link += 1;
@@ -324,6 +330,11 @@ impl Network {
             state.links.insert(id, link);
             id
         };
+        // It may have become a stranger before it was among the links.
+        if self.refuses(&ends[0].1) {
+            self.state().links.remove(&id).iter().for_each(Link::close);
+            return Ok(());
+        }
         for (direction, from, to) in ends {
             let (pieces, queue) = mpsc::channel();
             let network = Arc::clone(&self);
@@ -425,25 +436,4 @@ impl Network {
             self.changed.notify_all();
         }
     }
-}
-
-/// Whether the other end of a connection on this machine belongs to a process.
-fn is_of(stream: &TcpStream, process: u32) -> bool {
-    let Ok(peer) = stream.peer_addr() else { return false };
-    let Ok(table) = fs::read_to_string("/proc/net/tcp") else { return false };
-    let port = format!(":{:04X}", peer.port());
-    let sockets: Vec<_> = table
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split_whitespace();
-            let local = fields.nth(1)?;
-            let inode = fields.nth(7)?;
-            local.ends_with(&port).then(|| format!("socket:[{inode}]"))
-        })
-        .collect();
-    let Ok(files) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-    files.flatten().any(|file| {
-        fs::read_link(file.path())
-            .is_ok_and(|target| sockets.iter().any(|socket| target.as_os_str() == &**socket))
-    })
 }

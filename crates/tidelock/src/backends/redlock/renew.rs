@@ -27,18 +27,24 @@ impl RedlockStore {
             let (voter, claims) = (Arc::clone(voter), Arc::clone(claims));
             Box::pin(async move { voter.renew(&claims, floor).await })
         };
-        let votes = |answers: &[Answer<Vec<Standing>>], index: usize| -> Vec<Vote> {
-            self.weighed(answers, |answer| standing_vote(answer, index))
-        };
+        // There may be very many claims: what is the same for all of them is worked out once.
+        let mut votes = Vec::with_capacity(self.voters.len());
         let suffices = |answers: &[Answer<Vec<Standing>>]| {
-            (0..claims.len()).all(|index| quorum::outcome(&votes(answers, index), held[index]).is_some())
+            let weights = self.weights(answers);
+            (0..claims.len()).all(|index| {
+                votes.clear();
+                votes.extend(weights.votes(answers, |answer| standing_vote(answer, index)));
+                quorum::outcome(&votes, held[index]).is_some()
+            })
         };
         let round = self.ask(Self::limit(ttl), question, suffices).await;
         self.judge_clocks(&round.answers);
         self.forget(round.unfinished);
         let mut standings = Vec::with_capacity(claims.len());
+        let weights = self.weights(&round.answers);
         for (index, claim) in claims.iter().enumerate() {
-            let votes = votes(&round.answers, index);
+            votes.clear();
+            votes.extend(weights.votes(&round.answers, |answer| standing_vote(answer, index)));
             let stand = quorum::outcome(&votes, held[index]).unwrap_or(Outcome::Unknown);
             let stand = self.stands(claim, index, stand, &votes, &round.answers, asked[index]);
             standings.push(stand.await);

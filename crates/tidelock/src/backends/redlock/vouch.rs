@@ -20,6 +20,29 @@ const JUDGED: Duration = Duration::from_secs(1);
 /// How long it may take to ask servers since when they are known.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// What the votes of servers count, the same for all claims that were asked about together.
+pub(super) struct Weights {
+    agreement: Vec<Agreement>,
+    /// Whether an answer is awaited.
+    waits: bool,
+}
+
+impl Weights {
+    /// The votes for one claim.
+    pub(super) fn votes<T>(
+        &self,
+        answers: &[Answer<T>],
+        vote: impl Fn(&Answer<T>) -> Vote,
+    ) -> impl Iterator<Item = Vote> {
+        answers.iter().zip(&self.agreement).map(move |(answer, agreement)| match (answer, agreement) {
+            (Answer::Here(Ok(_)), Agreement::Differs) => Vote::Nothing,
+            (Answer::Here(Ok(_)), Agreement::Open) if self.waits => Vote::Awaited,
+            (Answer::Here(Ok(_)), Agreement::Open) => Vote::Late,
+            _ => vote(answer),
+        })
+    }
+}
+
 impl RedlockStore {
     /// For how long a server has no vote after it was first met, or had a wrong clock. Times by the clocks of different
     /// majorities may differ by twice what clocks may.
@@ -38,14 +61,13 @@ impl RedlockStore {
 
     /// The votes of servers, without those of servers whose clocks do not agree with a majority.
     pub(super) fn weighed<T>(&self, answers: &[Answer<T>], vote: impl Fn(&Answer<T>) -> Vote) -> Vec<Vote> {
+        self.weights(answers).votes(answers, vote).collect()
+    }
+
+    /// What the votes of servers count, with the answers that are there.
+    pub(super) fn weights<T>(&self, answers: &[Answer<T>]) -> Weights {
         let waits = answers.iter().any(|answer| matches!(answer, Answer::Awaited));
-        let weigh = |(answer, agreement): (&Answer<T>, Agreement)| match (answer, agreement) {
-            (Answer::Here(Ok(_)), Agreement::Differs) => Vote::Nothing,
-            (Answer::Here(Ok(_)), Agreement::Open) if waits => Vote::Awaited,
-            (Answer::Here(Ok(_)), Agreement::Open) => Vote::Late,
-            _ => vote(answer),
-        };
-        answers.iter().zip(self.agreement(answers)).map(weigh).collect()
+        Weights { agreement: self.agreement(answers), waits }
     }
 
     /// Takes the vote from servers whose clocks differ from those of a majority. While there is none nobody has a vote, and
