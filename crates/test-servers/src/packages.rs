@@ -21,6 +21,9 @@ const PACKAGES: &[(&str, &[&str])] = &[
     ("chromium", &["chromium"]),
     ("chromium-driver", &["chromedriver"]),
     ("mariadb-server", &["mariadbd", "mariadb-install-db", "mariadb-admin", "mariadb"]),
+    // Not servers, but tests of the command line use them.
+    ("prometheus", &["promtool"]),
+    ("tmux", &["tmux"]),
 ];
 
 /// The programs of PostgreSQL that are used.

@@ -5,20 +5,25 @@ mod elect;
 mod once;
 mod serve;
 mod shared;
+mod shell;
+mod torture;
 mod ui;
+mod watch;
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, time::Duration};
 
 use clap::{Args as Group, Parser, Subcommand};
-use clap_complete::Shell;
 
 pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
     elect::{Elect, Field, Leader, Restart},
     once::OncePer,
-    serve::Serve,
+    serve::{Serve, Tls},
     shared::{Line, Store, Ticket, Which},
+    shell::{Completions, Man},
+    torture::Torture,
     ui::{Ui, Watching},
+    watch::{Events, Sort, Top},
 };
 use crate::{exit, output::Trouble, values};
 
@@ -49,6 +54,8 @@ impl Args {
             Verb::Leader(args) => ("leader", Some(&mut args.store), Some(&mut args.json)),
             Verb::Serve(args) => ("serve", Some(&mut args.store), None),
             Verb::Ui(args) => ("ui", Some(&mut args.store), None),
+            Verb::Top(args) => ("top", Some(&mut args.store), None),
+            Verb::Events(args) => ("events", Some(&mut args.store), Some(&mut args.json)),
             Verb::Ls(args) => ("ls", Some(&mut args.store), Some(&mut args.json)),
             Verb::Show(args) => ("show", Some(&mut args.store), Some(&mut args.json)),
             Verb::Break(args) => ("break", Some(&mut args.store), Some(&mut args.json)),
@@ -59,6 +66,7 @@ impl Args {
                 ("demo flash-sale", Some(&mut args.store), Some(&mut args.json))
             }
             Verb::Demo(_) => ("demo", None, None),
+            Verb::Torture(args) => ("torture", Some(&mut args.store), Some(&mut args.json)),
             Verb::Completions(_) => ("completions", None, None),
             Verb::Man(_) => ("man", None, None),
         };
@@ -90,6 +98,8 @@ pub(crate) enum Verb {
     Leader(Leader),
     Serve(Serve),
     Ui(Ui),
+    Top(Top),
+    Events(Events),
     Ls(Ls),
     Show(Show),
     Break(Break),
@@ -97,6 +107,7 @@ pub(crate) enum Verb {
     Stores(Stores),
     Schema(Schema),
     Demo(Demo),
+    Torture(Torture),
     Completions(Completions),
     Man(Man),
 }
@@ -400,29 +411,6 @@ pub(crate) struct Schema {
     /// Print what stock needs in addition, where that is separate
     #[arg(long)]
     pub(crate) stock: bool,
-}
-
-/// Print a script that completes this command line in a shell
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock completions bash > /etc/bash_completion.d/tidelock
-  tidelock completions zsh > ~/.zfunc/_tidelock
-  tidelock completions fish > ~/.config/fish/completions/tidelock.fish")]
-pub(crate) struct Completions {
-    /// The shell
-    #[arg(value_name = "SHELL", value_enum)]
-    pub(crate) shell: Shell,
-}
-
-/// Print the manual page, or write one per verb into a directory
-#[derive(Debug, Group)]
-#[command(after_help = "Examples:
-  tidelock man | man -l -
-  tidelock man --dir ~/.local/share/man/man1")]
-pub(crate) struct Man {
-    /// Write tidelock.1, tidelock-run.1 and so on into this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 #[cfg(test)]

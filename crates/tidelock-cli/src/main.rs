@@ -22,6 +22,7 @@ mod signals;
 mod store;
 mod terminal;
 mod ticket;
+mod torture;
 mod usage;
 mod values;
 mod view;
@@ -35,6 +36,9 @@ use crate::{args::Verb, exit::Exit, output::Trouble};
 fn main() -> ExitCode {
     // First, and without the rest: it is on the way of every command that is run.
     if let Some(exit) = shim::run_if_asked() {
+        return exit.into();
+    }
+    if let Some(exit) = torture::run_if_asked() {
         return exit.into();
     }
     let args = match usage::parse() {
@@ -61,6 +65,8 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Leader(args) => commands::leader::run(&args).await,
             Verb::Serve(args) => serve::run(args).await,
             Verb::Ui(args) => serve::ui(args).await,
+            Verb::Top(args) => commands::top::run(&args).await,
+            Verb::Events(args) => commands::events::run(&args).await,
             Verb::Ls(args) => commands::ls::run(&args).await,
             Verb::Show(args) => commands::show::run(&args).await,
             Verb::Break(args) => commands::r#break::run(&args).await,
@@ -68,6 +74,7 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Stores(args) => commands::stores::run(&args).await,
             Verb::Schema(args) => commands::schema::run(&args),
             Verb::Demo(args) => commands::demo::run(args.demo).await,
+            Verb::Torture(args) => torture::run(args).await,
             Verb::Completions(args) => commands::completions::run(&args),
             Verb::Man(args) => commands::man::run(&args),
         }

@@ -91,6 +91,19 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Text from elsewhere in which what is invisible, moves the cursor or turns the direction is written out.
+pub(crate) fn escaped(text: &str) -> String {
+    let is_plain = |c: char| {
+        let turns = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        !c.is_control() && !turns
+    };
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) { plain.push(c) } else { plain.extend(c.escape_default()) }
+    }
+    plain
+}
+
 /// Prints text.
 pub(crate) fn text(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())
@@ -210,6 +223,11 @@ mod tests {
     #[test]
     fn text_from_elsewhere_cannot_move_the_cursor() {
         assert_eq!(clean("a\u{1b}[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+    }
+
+    #[test]
+    fn what_turns_text_or_cannot_be_seen_is_written_out() {
+        assert_eq!(escaped("a\u{202e}b\u{1b}[2J\n\u{200b}ü 夜"), "a\\u{202e}b\\u{1b}[2J\\n\\u{200b}ü 夜");
     }
 
     #[test]

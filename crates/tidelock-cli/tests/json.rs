@@ -95,7 +95,7 @@ fn every_command_with_json_is_on_the_page() {
         let has_json = verb != "help" && stdout(&output(&[verb, "--help"])).contains("--json ");
         assert!(!has_json || is_listed, "{verb} prints JSON and is not on the page");
     }
-    assert_eq!(page.len(), 11, "each example is compared below: {:?}", page.keys());
+    assert_eq!(page.len(), 12, "each example is compared below: {:?}", page.keys());
 }
 
 #[test]
@@ -148,6 +148,23 @@ fn locks_are_printed_as_promised() {
 }
 
 #[test]
+fn events_are_printed_as_promised() {
+    let store = Store::new();
+    let mut watching = Running::of(store.tidelock(&["events", "--json", "--interval", "100ms"]));
+    let mut next = || serde_json::from_str::<Value>(&watching.line()).expect("a line of JSON");
+    assert_eq!(next()["event"], "watching");
+    let mut holder = store.run(&["job"], HOLD);
+    holder.line();
+    assert_eq!(next()["event"], "granted");
+    let _waiter = store.run(&["job"], HOLD);
+    assert_eq!(next()["event"], "queued");
+    holder.say("");
+    let pair = [next(), next()];
+    let granted = pair.iter().find(|event| event["event"] == "granted").expect("the waiter's turn");
+    is_as_promised("tidelock events --json", granted);
+}
+
+#[test]
 fn stores_are_printed_as_promised() {
     let store = Store::new();
     let found = json(&["doctor", "--json", "--url", &store.url()]);
@@ -167,4 +184,20 @@ fn a_sale_is_printed_as_promised() {
     let chart = chart.to_str().expect("text");
     let sale = ["demo", "flash-sale", "--json", "--buyers", "20", "--stock", "10", "--processes", "2"];
     is_as_promised("tidelock demo flash-sale --json", &json(&[&sale[..], &["--out", chart]].concat()));
+}
+
+#[test]
+fn a_torture_is_printed_as_promised() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let client = |number: u32, granted: u64| {
+        let asked = "asked 0 torture/a exclusive 0 0";
+        format!("1 hello {number} 0\n2 {asked}\n{granted} granted 0 {granted} 90\n95 bye done\n")
+    };
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file");
+    write("client-0.0.log", &client(0, 10));
+    write("client-1.0.log", &client(1, 20));
+    write("run.log", "1 plan 42 redis 1000 true false\n15 fault 0 cut client-0.0\n16 healed 0\n");
+    let found = json(&["torture", "--json", "--check", dir.path().to_str().expect("text")]);
+    assert_eq!(found["verdict"], "violations");
+    is_as_promised("tidelock torture --json", &found);
 }

@@ -33,6 +33,7 @@ const RULES: &[Rule] = &[
     pages::pages_have_the_options,
     metrics::the_table_has_the_metrics,
     metrics::pages_have_the_metrics,
+    metrics::dashboards_and_rules_use_metrics_that_exist,
     prose::prose_wraps,
     prose::pages_use_plain_words,
     prose::code_uses_plain_words,

@@ -60,6 +60,10 @@ impl From<Ui> for Serve {
         Self {
             listen: Some(args.listen),
             token_file: None,
+            tls: None,
+            idle: None,
+            metrics_group: Vec::new(),
+            observe: false,
             max_hold: None,
             max_streams: 1_000,
             max_streams_per_client: 1_000,

@@ -69,7 +69,9 @@ fn granted<'a>(claim: &'a Claim, waiting: Option<&Claim>) -> Happened<'a> {
 fn renewed_late<'a>(old: &Claim, claim: &'a Claim, asked: Asked) -> Option<Happened<'a>> {
     // What is left when it is renewed is at most what was left when it was last seen.
     let left = old.until.since(asked.from).min(old.view.lapse_in);
-    let is_late = claim.until > old.until && old.view.lapse_in < old.lease / 3;
+    // A renewal gives the whole lease again. Less is a store that counts in seconds, or that is late to expire it.
+    let is_renewed = claim.until > old.until && claim.view.lapse_in > old.lease / 2;
+    let is_late = is_renewed && old.view.lapse_in < old.lease / 3;
     is_late.then(|| at(claim, asked.from, What::RenewedLate { left }))
 }
 

@@ -41,13 +41,13 @@ use tokio::{
     task::AbortHandle,
 };
 
-use self::{board::Board, lock::Asked, pace::Pace};
+use self::{board::Board, pace::Pace};
 pub(crate) use self::{
     board::Changes,
     event::{Ending, Event, What},
     health::Health,
     history::{Gap, History},
-    lock::{Claim, Lock},
+    lock::{Asked, Claim, Lock},
 };
 use crate::clock::Moment;
 

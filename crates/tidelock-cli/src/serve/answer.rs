@@ -63,6 +63,11 @@ pub(super) fn ok(value: &impl Serialize) -> Answer {
     json(StatusCode::OK, value)
 }
 
+/// A text of this kind.
+pub(super) fn text(kind: &'static str, text: String) -> Answer {
+    answer(StatusCode::OK, kind, Content::Whole(Some(text.into())))
+}
+
 /// A stream of lines, each a JSON value.
 pub(super) fn lines(lines: mpsc::Receiver<Bytes>) -> Answer {
     answer(StatusCode::OK, "application/x-ndjson", Content::Lines(lines))

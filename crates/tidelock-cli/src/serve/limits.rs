@@ -53,6 +53,13 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// How many streams are open.
+    pub(super) fn open(&self) -> usize {
+        self.0.open.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut open = self.limits.0.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,12 +7,14 @@
 //! | file | what is in it |
 //! |---|---|
 //! | [`listen`] | addresses, and the sockets at them |
+//! | [`tls`] | TLS of TCP clients |
 //! | [`peer`] | one connection: who is at its other end, and whether they read |
 //! | [`connection`] | HTTP on a connection, within limits |
 //! | [`access`] | who may ask: token, `Host`, `Origin` |
 //! | [`limits`] | how much one client and all of them may use |
 //! | [`route`] | which call is which function |
 //! | [`asked`] | a request: its moment, path, query and body |
+//! | [`said`] | what a client says while its answer runs |
 //! | [`answer`] | what goes back: JSON, or a stream of lines |
 //! | [`problem`] | what went wrong, as kind and status |
 //! | [`hold`] | the life of a hold: waiting, granted, renewed, ended |
@@ -21,11 +23,14 @@
 //! | [`queue`] | who waits before whom, for the lines that say so |
 //! | [`look`] | who holds what, and taking it away |
 //! | [`tickets`] | locks without a stream |
+//! | [`terraform`] | state locks of Terraform |
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
+//! | [`figures`] | `/metrics`, for Prometheus |
 //! | [`page`] | the page for people, live |
 //! | [`openapi`] | the description of all calls, for programs |
+//! | [`schema`] | the values in that description |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
 mod access;
@@ -33,6 +38,7 @@ mod answer;
 mod asked;
 mod connection;
 mod elections;
+mod figures;
 mod hold;
 mod holds;
 mod limits;
@@ -45,9 +51,13 @@ mod peer;
 mod problem;
 mod queue;
 mod route;
+mod said;
+mod schema;
 mod shutdown;
 mod stock;
+mod terraform;
 mod tickets;
+mod tls;
 mod wanted;
 
 use std::{sync::Arc, time::Duration};
@@ -57,13 +67,13 @@ use tokio::sync::watch;
 
 pub(crate) use self::listen::Address;
 use self::{
-    access::Access, holds::Holds, limits::Limits, listen::Listener, queue::Queues, shutdown::Running,
-    stock::Items,
+    access::Access, figures::Figures, holds::Holds, limits::Limits, listen::Listener, queue::Queues,
+    shutdown::Running, stock::Items,
 };
 use crate::{
-    args::{Serve, Ui},
+    args::{Serve, Tls, Ui},
     exit::Exit,
-    observe::Observer,
+    observe::{Observer, Options},
     output::{self, Trouble},
     store::Store,
 };
@@ -81,7 +91,10 @@ struct Server {
     items: Items,
     limits: Limits,
     access: Access,
+    figures: Figures,
     max_hold: Option<Duration>,
+    /// How long a client may take to send a head, and may send nothing.
+    idle: Option<Duration>,
     observer: Observer,
     /// Whether people may take locks away on the page.
     allow_break: bool,
@@ -126,10 +139,12 @@ async fn serve(
     announce: impl FnOnce(&Listener, &Access) -> Result<(), Trouble>,
 ) -> Result<Exit, Trouble> {
     let store = Store::new(&args.store)?;
+    let recorder = figures::Recorder::install()?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
-    let listener = Listener::bind(args.listen, &access)?;
-    let mut connect = Locks::builder(store.url());
+    let tls = args.tls.map(|Tls { cert, key }| tls::Tls::read(&cert, &key)).transpose()?;
+    let listener = Listener::bind(args.listen, &access, tls)?;
+    let mut connect = Locks::builder(store.url()).metrics_groups(args.metrics_group.clone());
     if let Some(limit) = args.max_hold {
         connect = connect.max_hold(limit);
     }
@@ -141,7 +156,8 @@ async fn serve(
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
     let queues = Queues::new(locks.clone());
-    let observer = Observer::start(locks.clone(), args.watching.options());
+    let observer =
+        Observer::start(locks.clone(), Options { always: args.observe, ..args.watching.options() });
     let server = Arc::new(Server {
         queues: Arc::clone(&queues),
         locks,
@@ -150,7 +166,9 @@ async fn serve(
         items: Items::new(store.url()),
         limits: Limits::new(args.max_streams, args.max_streams_per_client),
         access,
+        figures: recorder.figures(args.metrics_group, args.observe),
         max_hold: args.max_hold,
+        idle: args.idle,
         observer,
         allow_break: args.watching.allow_break,
         closing,
@@ -162,6 +180,7 @@ async fn serve(
     let exit = tokio::select! {
         exit = end.asked() => exit,
         error = connection::accept(&listener, &server) => return Err(error.into()),
+        () = server.figures.keep_up() => unreachable!("it goes on until it is dropped"),
         () = queues.watch() => unreachable!("it watches until it is dropped"),
     };
     drop(listener);

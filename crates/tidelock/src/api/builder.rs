@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     engine::{Flaws, backoff, runtime},
     error::{Error, Result},
-    events,
+    events::{self, Groups},
     model::{name::MAX_NAME_BYTES, owner},
 };
 
@@ -71,6 +71,27 @@ macro_rules! builder_methods {
             self.$($reach).+.namespace = Some(namespace.into());
             self
         }
+
+        /// Sets the groups of locks that metrics tell apart, by patterns of their names. Default: none.
+        ///
+        /// A pattern such as `orders/*` matches every name that begins with `orders/`; without a star at its end, it
+        /// matches one name. A lock is reported with the label `group` = the first pattern that it matches, or
+        /// `other`. Without groups, no name of a lock is in a label. There are at most 64, because each group
+        /// is a time series of every metric.
+        ///
+        /// ```
+        /// # let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        /// # rt.block_on(async {
+        /// let builder = tidelock::Locks::builder("memory:").metrics_groups(["orders/*", "nightly-report"]);
+        /// let locks = builder.connect().await?;
+        /// # drop(locks);
+        /// # Ok::<(), tidelock::Error>(()) }).unwrap();
+        /// ```
+        #[cfg(feature = "metrics")]
+        pub fn metrics_groups(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+            self.$($reach).+.groups = patterns.into_iter().map(Into::into).collect();
+            self
+        }
     };
 }
 
@@ -109,6 +130,7 @@ pub(crate) struct Settings {
     target: Target,
     pub(crate) options: Options,
     pub(crate) namespace: Option<String>,
+    pub(crate) groups: Vec<String>,
     clock: Clock,
 }
 
@@ -117,7 +139,15 @@ impl Builder {
 
     pub(crate) fn new(target: Target) -> Self {
         let options = Options::new(owner::default_label());
-        Self { settings: Settings { target, options, namespace: None, clock: Clock::machine() } }
+        Self {
+            settings: Settings {
+                target,
+                options,
+                namespace: None,
+                groups: Vec::new(),
+                clock: Clock::machine(),
+            },
+        }
     }
 
     /// Sets the clock that leases run on, in the client and in a store in memory. For tests.
@@ -229,11 +259,12 @@ impl Settings {
     }
 
     async fn connect_here(&self) -> Result<Locks> {
+        let groups = Groups::new(&self.groups)?;
         let mut backend = self.target.connect(ClientId::random(), &self.clock).await?;
         if let Some(namespace) = &self.namespace {
             backend = Arc::new(Namespaced::new(backend, namespace)?) as Arc<dyn Backend>;
         }
         self.options.check_for(backend.abilities())?;
-        Ok(Locks::start(backend, self.clock.clone(), Flaws::default(), self.options.clone()))
+        Ok(Locks::start(backend, self.clock.clone(), Flaws::default(), self.options.clone(), groups))
     }
 }

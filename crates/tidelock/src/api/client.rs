@@ -21,6 +21,7 @@ use crate::{
     clock::Clock,
     engine::{Client, Engine, Flaws},
     error::Result,
+    events::Groups,
     model::name::Name,
     model::owner,
 };
@@ -372,19 +373,26 @@ impl Locks {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Self {
-        Self::start(backend, Clock::machine(), Flaws::default(), Options::new(owner::default_label()))
+        let (clock, groups) = (Clock::machine(), Groups::default());
+        Self::start(backend, clock, Flaws::default(), Options::new(owner::default_label()), groups)
     }
 
     /// Creates a client for tests, with leases on another clock than the machine's and with optional defects.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn on_clock(backend: Arc<dyn Backend>, clock: Clock, defects: Defects) -> Self {
-        Self::start(backend, clock, defects.into(), Options::new(owner::default_label()))
+        Self::start(backend, clock, defects.into(), Options::new(owner::default_label()), Groups::default())
     }
 
-    pub(crate) fn start(backend: Arc<dyn Backend>, clock: Clock, flaws: Flaws, defaults: Options) -> Self {
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        clock: Clock,
+        flaws: Flaws,
+        defaults: Options,
+        groups: Groups,
+    ) -> Self {
         let client = backend.client_id();
-        let engine = Client::new(Engine::start(backend, client, clock, flaws));
+        let engine = Client::new(Engine::start(backend, client, clock, flaws, groups));
         Self { engine, defaults: Arc::new(defaults), sights: Arc::default() }
     }
 

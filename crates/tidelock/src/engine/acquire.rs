@@ -22,7 +22,6 @@ use crate::{
     backend::{Ask, Call, Claim, ClaimId, Entered, Scope},
     clock::Moment,
     error::{Error, Result},
-    events,
     model::name::Name,
 };
 
@@ -54,7 +53,7 @@ impl Engine {
         };
         let outcome = match begun {
             Ok(Begin::Wait(waiting)) => {
-                let span = events::waiting(self.store(), request.name);
+                let span = self.events.waiting(request.name);
                 waiting.with_patience(patience).instrument(span).await
             }
             Ok(Begin::Done(outcome)) => Ok(outcome),
@@ -62,7 +61,7 @@ impl Engine {
             Ok(Begin::Ask(..)) => unreachable!("it was asked above"),
             Err(error) => Err(error),
         };
-        events::acquired(self.store(), request.name, outcome.as_ref().ok().map(Option::is_some), || {
+        self.events.acquired(request.name, outcome.as_ref().ok().map(Option::is_some), || {
             self.clock.now().since(asked)
         });
         outcome
@@ -91,16 +90,16 @@ impl Engine {
         let serial = self.next_serial();
         if let Some(cohort) = line.cohort_for(request) {
             if (try_only || request.fail_fast)
-                && matches!(cohort.phase, Phase::Asking(_))
+                && matches!(cohort.phase(), Phase::Asking(_))
                 && let Some(failure) = cohort.leased.lasting_trouble()
             {
                 // Others are patient; what the store said to them goes for us.
                 return Err(Error::failure(self.store(), Some(request.name), &failure));
             }
-            match cohort.phase {
+            match cohort.phase() {
                 Phase::Held { guards } if cohort.is_joint() && self.is_held(cohort, now) => {
                     // An owner that re-enters holds already: no queue, no matter who else waits.
-                    cohort.phase = Phase::Held { guards: guards + 1 };
+                    cohort.set_phase(Phase::Held { guards: guards + 1 });
                     let number = cohort.next_number();
                     let leased = Arc::clone(&cohort.leased);
                     return Ok(Begin::Done(Some(Held::new(self, leased, cohort.epoch, number))));
@@ -117,7 +116,8 @@ impl Engine {
         }
         let ask = if try_only { Ask::Try } else { Ask::Queue };
         let leased = self.claim_for(request, serial, now);
-        line.push(Cohort::new(serial, request, Arc::clone(&leased), ask));
+        let meter = self.events.hold_meter(request.name);
+        line.push(Cohort::new(serial, request, Arc::clone(&leased), ask, meter));
         Ok(Begin::Ask(leased, ask))
     }
 

@@ -47,14 +47,14 @@ impl Engine {
             return self.leave_later(claim.name.clone(), claim.id, claim.ttl);
         };
         // A push may have overtaken the answer.
-        if !matches!(cohort.phase, Phase::Asking(_)) {
+        if !matches!(cohort.phase(), Phase::Asking(_)) {
             return;
         }
         if cohort.is_wanted() || self.flaws.keep_abandoned_places() {
-            cohort.phase = Phase::InLine;
+            cohort.set_phase(Phase::InLine);
             leased.waits(place, self.fallback(leased, place, now), asked, now, &self.schedule);
         } else {
-            cohort.phase = Phase::Leaving;
+            cohort.set_phase(Phase::Leaving);
             drop(shard);
             self.give_back_later(Arc::clone(leased), Gives::Place);
         }

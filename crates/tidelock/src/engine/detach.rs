@@ -19,7 +19,7 @@ impl Engine {
         let state = leased.end(self.clock.now(), &self.schedule);
         if let Some(line) = shard.get(name)
             && let Some(cohort) = line.cohort_of(leased)
-            && matches!(cohort.phase, Phase::Held { .. })
+            && matches!(cohort.phase(), Phase::Held { .. })
         {
             let id = cohort.id;
             line.remove(id);

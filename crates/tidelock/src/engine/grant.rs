@@ -52,14 +52,14 @@ impl Engine {
         let state = self.become_holder(cohort, grant, asked, now);
         if !matches!(state, State::Held | State::Uncertain) {
             // The lease of a place that was last confirmed long ago may have expired.
-            cohort.phase = Phase::InLine;
+            cohort.set_phase(Phase::InLine);
             drop(shard);
             return self.lost(&leased, LossReason::Gone);
         }
         if self.hand_out(cohort, now) || self.flaws.keep_late_grants() {
             return;
         }
-        cohort.phase = Phase::Leaving;
+        cohort.set_phase(Phase::Leaving);
         drop(shard);
         self.give_back_later(leased, Gives::Place);
     }
@@ -82,7 +82,7 @@ impl Engine {
         // The answer is as old as the question.
         self.become_holder(cohort, grant, Some(asked), asked);
         cohort.reserved = false;
-        cohort.phase = Phase::Held { guards: 1 };
+        cohort.set_phase(Phase::Held { guards: 1 });
         cohort.take_up(0, request.max_hold, asked, &self.schedule);
         Some(Held::new(self, leased, grant.epoch, 0))
     }
@@ -90,7 +90,7 @@ impl Engine {
     /// The transition: the lease of a holder runs, and nobody has the claim in hands yet. Says how the
     /// lease stands.
     fn become_holder(&self, cohort: &mut Cohort, grant: Grant, asked: Option<Moment>, now: Moment) -> State {
-        cohort.phase = Phase::Held { guards: 0 };
+        cohort.set_phase(Phase::Held { guards: 0 });
         cohort.epoch = grant.epoch;
         cohort.hand_off = None;
         cohort.leased.holds(grant, asked, now, &self.schedule)
@@ -115,7 +115,7 @@ impl Engine {
             }
             number = cohort.next_number();
         }
-        cohort.phase = Phase::Held { guards };
+        cohort.set_phase(Phase::Held { guards });
         guards > 0
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use super::{
     Engine,
     backoff::call_limit,
+    lease::State,
     leased::{LeasedClaim, Look},
     schedule::Schedule,
 };
@@ -12,7 +13,6 @@ use crate::{
     backend::{Failure, Place, Standing},
     clock::{Alarm, Moment},
     error::LossReason,
-    events,
 };
 
 /// The keeper's task.
@@ -60,13 +60,13 @@ impl Engine {
         };
         match answer {
             Ok(standings) => {
-                events::renewed(self.store(), batch.len());
+                self.events.renewed(batch.len(), || self.clock.now().since(asked));
                 for (leased, standing) in batch.iter().zip(standings) {
                     self.stands(leased, standing, asked);
                 }
             }
             Err(failure) => {
-                events::renewal_failed(self.store(), batch.len(), &failure);
+                self.events.renewal_failed(batch.len(), &failure);
                 let now = self.clock.now();
                 for leased in &batch {
                     leased.unanswered(Some(&failure), now, &self.schedule);
@@ -96,7 +96,12 @@ impl Engine {
                 leased.unanswered(Some(&failure), now, &self.schedule);
             }
             (Some((held, _)), Standing::Held(grant)) if held.epoch == grant.epoch => {
-                leased.renewed(grant, asked, now, &self.schedule);
+                let (ttl, silent) = leased.silence(now);
+                let state = leased.renewed(grant, asked, now, &self.schedule);
+                let left = ttl.saturating_sub(silent);
+                if left < ttl / 3 && matches!(state, State::Held | State::Uncertain) {
+                    self.events.renewed_late(&leased.claim.name, left);
+                }
             }
             // The answer was under way before the grant was: old news.
             (Some((held, since)), Standing::Waiting(_)) if asked <= since => {

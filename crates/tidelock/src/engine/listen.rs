@@ -11,7 +11,6 @@ use super::{Engine, backoff, leased::LeasedClaim, local::Phase};
 use crate::{
     backend::{Backend, News, Place, Share, What},
     clock::Moment,
-    events,
 };
 
 /// How long a lost push may go unnoticed, and how often a store that does not push is asked.
@@ -40,7 +39,7 @@ pub(super) async fn listen(engine: Weak<Engine>, backend: Arc<dyn Backend>, stop
                 engine.hear(&news);
             }
             Err(failure) => {
-                events::listening_failed(engine.store(), &failure);
+                engine.events.listening_failed(&failure);
                 failures += 1;
                 engine.ask_about_all();
                 drop(engine);
@@ -61,7 +60,7 @@ impl Engine {
                 let Some(cohort) = shard.get(&news.name).and_then(|line| line.cohort_with(news.id)) else {
                     return;
                 };
-                match cohort.phase {
+                match cohort.phase() {
                     Phase::Asking(_) => cohort.leased.ask_once_it_waits(),
                     Phase::InLine | Phase::Held { .. } => {
                         cohort.leased.ask_now(self.clock.now(), &self.schedule);

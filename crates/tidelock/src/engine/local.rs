@@ -21,6 +21,7 @@ use crate::{
     backend::{Ask, ClaimId, Grant, Share},
     clock::Moment,
     error::Error,
+    events::HoldMeter,
     model::name::Name,
     model::shards::{Shard, Shards},
     model::token,
@@ -180,7 +181,9 @@ pub(super) struct Cohort {
     /// Nobody else may join.
     alone: bool,
     pub(super) leased: Arc<LeasedClaim>,
-    pub(super) phase: Phase,
+    phase: Phase,
+    /// Follows the phase.
+    meter: HoldMeter,
     /// The epoch of the grant, once it holds.
     pub(super) epoch: u64,
     /// The number of the last hand-off, if the claim was in anybody's hands.
@@ -220,17 +223,39 @@ pub(super) struct Waiter {
 }
 
 impl Cohort {
-    pub(super) fn new(id: u64, request: &Request<'_>, leased: Arc<LeasedClaim>, ask: Ask) -> Self {
+    pub(super) fn new(
+        id: u64,
+        request: &Request<'_>,
+        leased: Arc<LeasedClaim>,
+        ask: Ask,
+        meter: HoldMeter,
+    ) -> Self {
         Self {
             id,
             alone: stands_alone(request),
             leased,
             phase: Phase::Asking(ask),
+            meter,
             epoch: 0,
             hand_off: None,
             reserved: true,
             queue: None,
         }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The one way to another phase, so that what is counted as held is what holds.
+    pub(super) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.meter.set(self.holds());
+    }
+
+    /// The claim went to the next task of this process.
+    pub(super) fn begin_next_hold(&mut self) {
+        self.meter.begin_next();
     }
 
     pub(super) fn holds(&self) -> bool {

@@ -16,7 +16,6 @@ use super::{Engine, leased::LeasedClaim, local::Phase};
 use crate::{
     backend::{ClaimId, Left},
     error::{Error, LossReason, Result},
-    events,
     model::name::Name,
 };
 
@@ -37,7 +36,7 @@ impl Engine {
             return;
         };
         let (held, wanted, id) = (cohort.holds(), cohort.is_wanted(), cohort.id);
-        if !held && cohort.phase != Phase::InLine {
+        if !held && cohort.phase() != Phase::InLine {
             return;
         }
         if !wanted {
@@ -45,7 +44,7 @@ impl Engine {
         }
         drop(shard);
         if held {
-            events::lost(self.store(), &leased.claim.name, reason);
+            self.events.lost(&leased.claim.name, reason);
         }
         if wanted {
             self.ask_anew(leased);
@@ -60,7 +59,7 @@ impl Engine {
         let Some(cohort) = shard.get(name).and_then(|line| line.cohort_with(id)) else {
             return;
         };
-        let (leased, phase) = (Arc::clone(&cohort.leased), cohort.phase);
+        let (leased, phase) = (Arc::clone(&cohort.leased), cohort.phase());
         drop(shard);
         // While it is asked for, it was not in line as far as this client knows: the answer tells.
         if matches!(phase, Phase::Asking(_)) {
@@ -82,7 +81,7 @@ impl Engine {
         let (store, name) = (self.store(), &leased.claim.name);
         let evicted_for = leased.evicted_for();
         let reason = if evicted_for.is_some() { LossReason::Evicted } else { LossReason::Gone };
-        events::lost(store, name, reason);
+        self.events.lost(name, reason);
         Err(Error::lost_before_release(store, name, evicted_for.as_deref()))
     }
 

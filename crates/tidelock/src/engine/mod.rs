@@ -71,6 +71,7 @@ use crate::{
     backend::{Backend, ClaimId, ClientId, Follow, FollowAll, Leave, Left, LockView, Scope, TokenGrade},
     clock::{Alarm, Clock},
     error::{Error, Result},
+    events::{Events, Groups},
     model::name::Name,
 };
 
@@ -81,6 +82,8 @@ pub(crate) struct Engine {
     client: ClientId,
     clock: Clock,
     flaws: Flaws,
+    /// What is told of this client.
+    events: Events,
     table: Table,
     schedule: Arc<Schedule<LeasedClaim>>,
     tasks: Tasks,
@@ -102,9 +105,12 @@ impl Engine {
         client: ClientId,
         clock: Clock,
         flaws: Flaws,
+        groups: Groups,
     ) -> Arc<Self> {
         let stop = CancellationToken::new();
+        let events = Events::new(backend.abilities().store, groups, clock.clone());
         let engine = Arc::new(Self {
+            events,
             backend,
             client,
             clock,

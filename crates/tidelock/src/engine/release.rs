@@ -18,7 +18,6 @@ use crate::{
     backend::{Call, Claim, ClaimId, Failure, Leave, Left},
     clock::Moment,
     error::{Error, LossReason, Result},
-    events,
     model::name::Name,
 };
 
@@ -56,19 +55,20 @@ impl Engine {
         let name = &leased.claim.name;
         let mut shard = self.table.shard(name);
         let cohort = shard.get(name).and_then(|line| line.index_of(leased).map(|index| (line, index)));
-        let held = cohort.and_then(|(line, index)| match line.cohorts[index].phase {
+        let held = cohort.and_then(|(line, index)| match line.cohorts[index].phase() {
             Phase::Held { guards } => Some((line, index, guards)),
             _ => None,
         });
         let Some((line, index, guards)) = held else { return LetGo::Lost(leased.loss(now)) };
-        line.cohorts[index].phase = Phase::Held { guards: guards - 1 };
+        line.cohorts[index].set_phase(Phase::Held { guards: guards - 1 });
         let next = line.cohorts[index].next_serial();
         let state = if guards > 1 {
             leased.state(now)
         } else if let Some(next) = next {
             let passes = line.is_passed_by(next, leased.cohort);
             if self.hand_on(&mut line.cohorts[index], passes, now) {
-                events::handed_off(self.store());
+                line.cohorts[index].begin_next_hold();
+                self.events.handed_off(name);
                 return LetGo::Kept;
             }
             leased.end(now, &self.schedule)
@@ -83,7 +83,7 @@ impl Engine {
         if guards > 1 {
             return LetGo::Kept;
         }
-        line.cohorts[index].phase = Phase::Leaving;
+        line.cohorts[index].set_phase(Phase::Leaving);
         LetGo::Leave
     }
 
@@ -216,7 +216,7 @@ impl Engine {
             return;
         };
         let cohort = &line.cohorts[index];
-        if cohort.phase != Phase::Leaving {
+        if cohort.phase() != Phase::Leaving {
             return;
         }
         if cohort.is_wanted() {

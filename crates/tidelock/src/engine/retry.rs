@@ -24,7 +24,6 @@ use crate::{
     backend::{Ask, Call, Claim, ClaimId, Entered, Failure, FailureKind},
     clock::Moment,
     error::Error,
-    events,
 };
 
 /// How often a question that nobody is patient for is asked: a release, a renewal by ticket, a try.
@@ -141,7 +140,7 @@ impl Engine {
         let pause = if tries < TRIES {
             backoff::at_first(tries, claim.ttl)
         } else {
-            events::store_failed(self.store(), &claim.name, failure);
+            self.events.store_failed(&claim.name, failure);
             let pause = backoff::pause(tries - TRIES + 1, claim.id.client().get() ^ claim.id.serial());
             // A claim that may be in line must not expire there while its client pauses.
             if may_be_in_line { pause.min(claim.ttl / 16) } else { pause }
@@ -157,7 +156,7 @@ impl Engine {
         let mut shard = self.table.shard(&leased.claim.name);
         let cohort = shard.get(&leased.claim.name).and_then(|line| line.cohort_of(leased));
         match cohort {
-            Some(cohort) if !matches!(cohort.phase, Phase::Asking(_)) => Interest::Answered,
+            Some(cohort) if !matches!(cohort.phase(), Phase::Asking(_)) => Interest::Answered,
             Some(cohort) if cohort.is_wanted() => Interest::Waits,
             Some(_) | None => Interest::Nobody,
         }
@@ -211,7 +210,7 @@ impl Engine {
         leased.keep_trouble_of(ended);
         let ask = cohort.ask();
         cohort.leased = Arc::clone(&leased);
-        cohort.phase = Phase::Asking(ask);
+        cohort.set_phase(Phase::Asking(ask));
         Some((leased, ask))
     }
 }

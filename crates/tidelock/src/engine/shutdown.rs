@@ -6,10 +6,7 @@ use std::{
 };
 
 use super::{Engine, leased::LeasedClaim, local::Phase, release::Gives};
-use crate::{
-    error::{Error, LossReason},
-    events,
-};
+use crate::error::{Error, LossReason};
 
 impl Engine {
     /// Takes nothing new, gives back what waits, waits for guards and calls, and gives back by
@@ -28,7 +25,7 @@ impl Engine {
         }
         let rest = deadline.since(self.clock.now()).max(Duration::from_secs(1));
         if !self.tasks.drain(rest).await {
-            events::shutdown_incomplete(self.store());
+            self.events.shutdown_incomplete();
         }
         cut_off.len()
     }

@@ -10,7 +10,7 @@ use super::{
     release::Gives,
     request::{Patience, Request},
 };
-use crate::{backend::Failure, error::Error, model::name::Name};
+use crate::{backend::Failure, error::Error, events::WaitMeter, model::name::Name};
 
 /// A task that waits. Dropped, it takes itself out of the local line.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Waiting<'a> {
     name: &'a Name,
     cohort: u64,
     hear: Option<oneshot::Receiver<Outcome>>,
+    /// Who only tries does not wait, though it takes a moment.
+    _meter: Option<WaitMeter>,
 }
 
 impl<'a> Waiting<'a> {
@@ -33,7 +35,8 @@ impl<'a> Waiting<'a> {
         let (tell, hear) = oneshot::channel();
         let impatient = try_only || request.fail_fast;
         let waiter = Waiter { serial, try_only, impatient, max_hold: request.max_hold, tell };
-        (waiter, Self { engine, name: request.name, cohort, hear: Some(hear) })
+        let meter = (!try_only).then(|| engine.events.wait_meter(request.name));
+        (waiter, Self { engine, name: request.name, cohort, hear: Some(hear), _meter: meter })
     }
 
     pub(super) async fn with_patience(mut self, patience: Patience) -> Outcome {
@@ -60,7 +63,7 @@ impl<'a> Waiting<'a> {
         let mut shard = self.engine.table.shard(self.name);
         let line = shard.get(self.name)?;
         let cohort = &line.cohorts[line.position(self.cohort)?];
-        match cohort.phase {
+        match cohort.phase() {
             Phase::Asking(_) | Phase::InLine => cohort.leased.trouble(),
             // It waits for a task of this process.
             Phase::Held { .. } | Phase::Leaving => None,
@@ -95,8 +98,8 @@ impl<'a> Waiting<'a> {
         let cohort = &mut line.cohorts[index];
         cohort.forget_one();
         let is_abandoned = !cohort.is_wanted() && !self.engine.flaws.keep_abandoned_places();
-        if is_abandoned && cohort.phase == Phase::InLine {
-            cohort.phase = Phase::Leaving;
+        if is_abandoned && cohort.phase() == Phase::InLine {
+            cohort.set_phase(Phase::Leaving);
             let leased = Arc::clone(&cohort.leased);
             drop(shard);
             self.engine.give_back_later(leased, Gives::Place);

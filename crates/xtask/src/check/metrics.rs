@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 
 use super::tree::{Finding, Tree, cells, fenced_out, quoted, ticked};
 
-/// Where every metric is counted; its first comment has the table.
+/// Where every metric is counted, in the library and in the server; the first comment of each has the table.
+const SOURCES: [&str; 2] = [EVENTS, "crates/tidelock-cli/src/serve/figures.rs"];
 const EVENTS: &str = "crates/tidelock/src/events.rs";
 
+/// Where metrics are used: dashboards and rules.
+const USERS: &str = "contrib/metrics";
+
 /// How a metric is counted, and what that makes it.
-const CALLS: [(&str, &str); 4] = [
-    ("count!(", "counter"),
-    ("metrics::counter!(", "counter"),
-    ("metrics::gauge!(", "gauge"),
-    ("metrics::histogram!(", "histogram"),
-];
+const CALLS: [(&str, &str); 3] = [("count!(", "counter"), ("level!(", "gauge"), ("measure!(", "histogram")];
 
 /// What the code does with a metric.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ fn counted(text: &str) -> Vec<Metric> {
     let mut metrics = Vec::new();
     for (call, kind) in CALLS {
         for (at, _) in text.match_indices(call) {
-            let arguments = text[at + call.len()..].split(')').next().unwrap_or_default();
+            let arguments = arguments(&text[at + call.len()..]);
             let Some((name, labels)) =
                 arguments.trim_start().strip_prefix('"').and_then(|rest| rest.split_once('"'))
             else {
@@ -52,6 +51,16 @@ fn counted(text: &str) -> Vec<Metric> {
     metrics
 }
 
+/// What stands before the parenthesis that ends a call.
+fn arguments(text: &str) -> &str {
+    let mut open = 1;
+    let end = text.find(|c| {
+        open += i32::from(c == '(') - i32::from(c == ')');
+        open == 0
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
 /// The texts that a variable may have, if a match before gives them to it.
 fn values(before: &str, variable: &str) -> Vec<String> {
     let Some((_, arms)) = before.rsplit_once(&format!("let {variable} = match ")) else { return Vec::new() };
@@ -60,8 +69,11 @@ fn values(before: &str, variable: &str) -> Vec<String> {
 
 /// The table in the code says name, kind, labels and values.
 pub(super) fn the_table_has_the_metrics(tree: &Tree) -> Vec<Finding> {
-    let text = tree.read(EVENTS);
-    let metrics = counted(&text);
+    SOURCES.iter().flat_map(|source| table_of(source, &tree.read(source))).collect()
+}
+
+fn table_of(source: &str, text: &str) -> Vec<Finding> {
+    let metrics = counted(text);
     let mut findings = Vec::new();
     let lines =
         text.lines().enumerate().filter_map(|(index, line)| Some((index + 1, line.strip_prefix("//! ")?)));
@@ -70,7 +82,7 @@ pub(super) fn the_table_has_the_metrics(tree: &Tree) -> Vec<Finding> {
     for metric in &metrics {
         let Some((number, _, row)) = rows.iter().find(|(_, name, _)| *name == metric.name) else {
             findings.push(Finding::new(
-                EVENTS,
+                source,
                 format!("the table of metrics lacks {}", metric.name),
                 "add its row to the first comment",
             ));
@@ -81,7 +93,7 @@ pub(super) fn the_table_has_the_metrics(tree: &Tree) -> Vec<Finding> {
         if row.get(1) != Some(&metric.kind) || said != meant {
             let meant: Vec<_> = meant.iter().map(String::as_str).collect();
             findings.push(Finding::new(
-                format!("{EVENTS}:{number}"),
+                format!("{source}:{number}"),
                 format!("the row of {} does not say what is counted", metric.name),
                 format!("write {} with {}", metric.kind, meant.join(", ")),
             ));
@@ -91,7 +103,7 @@ pub(super) fn the_table_has_the_metrics(tree: &Tree) -> Vec<Finding> {
         rows.iter().filter(|(_, name, _)| !metrics.iter().any(|metric| metric.name == *name)).map(
             |(number, name, _)| {
                 Finding::new(
-                    format!("{EVENTS}:{number}"),
+                    format!("{source}:{number}"),
                     format!("{name} is not counted anywhere"),
                     "remove the row, or count it",
                 )
@@ -103,7 +115,7 @@ pub(super) fn the_table_has_the_metrics(tree: &Tree) -> Vec<Finding> {
 
 /// A page names only metrics that exist; a page with a table of them has all, and all values of a label.
 pub(super) fn pages_have_the_metrics(tree: &Tree) -> Vec<Finding> {
-    let metrics = counted(&tree.read(EVENTS));
+    let metrics = all(tree);
     let mut findings = Vec::new();
     for (page, text) in tree.markdown(".") {
         let mut rows = BTreeSet::new();
@@ -139,6 +151,39 @@ pub(super) fn pages_have_the_metrics(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Dashboards and rules use only metrics that exist; a histogram also by the names of its series.
+pub(super) fn dashboards_and_rules_use_metrics_that_exist(tree: &Tree) -> Vec<Finding> {
+    let metrics = all(tree);
+    let exists = |name: &str| {
+        metrics.iter().any(|metric| {
+            let series = name.strip_prefix(metric.name.as_str());
+            series == Some("")
+                || metric.kind == "histogram"
+                    && series.is_some_and(|s| ["_bucket", "_sum", "_count"].contains(&s))
+        })
+    };
+    let mut findings = Vec::new();
+    for (file, text) in ["json", "yml"].into_iter().flat_map(|kind| tree.files(USERS, kind)) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let names = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let unknown = names.filter(|name| name.starts_with("tidelock_") && !exists(name));
+            findings.extend(unknown.map(|name| {
+                Finding::new(
+                    format!("{file}:{number}"),
+                    format!("uses the metric {name}, which is not counted"),
+                    format!("use a name from {}", SOURCES.join(" or ")),
+                )
+            }));
+        }
+    }
+    findings
+}
+
+/// The metrics of all sources.
+fn all(tree: &Tree) -> Vec<Metric> {
+    SOURCES.iter().flat_map(|source| counted(&tree.read(source))).collect()
+}
+
 /// The metric that a row of a table begins with.
 fn name_of_row(line: &str) -> Option<&str> {
     ticked(cells(line)?.first()?).next().filter(|name| is_metric(name))
@@ -146,7 +191,7 @@ fn name_of_row(line: &str) -> Option<&str> {
 
 /// Tables and files of stores begin with the same word, and have no unit.
 fn is_metric(name: &str) -> bool {
-    let units = ["_total", "_seconds", "_bytes"];
+    let units = ["_total", "_seconds", "_bytes", "_held", "_waiting", "_length", "_open"];
     name.starts_with("tidelock_")
         && units.iter().any(|unit| name.ends_with(unit))
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -166,7 +211,7 @@ fn lost(store: &'static str, reason: Reason) {
         "tidelock_lost_total", 1, "store" => store,
         "reason" => reason
     );
-    metrics::histogram!("tidelock_wait_seconds", "store" => store).record(waited());
+    measure!("tidelock_wait_seconds", waited(), "store" => self.store());
 }
 "#;
     const TABLE: &str = "//! Events.
@@ -216,6 +261,24 @@ fn lost(store: &'static str, reason: Reason) {
         assert!(found.starts_with("docs/guide/watch.md:2: names the metric tidelock_gone_total"), "{found}");
         assert_eq!(found.lines().count(), 1, "{found}");
         assert_eq!(page("Alert on `tidelock_lost_total`."), "");
+    }
+
+    #[test]
+    fn a_dashboard_or_a_rule_with_a_metric_that_is_not_counted_is_found() {
+        let files = Files::new()
+            .with(EVENTS, CODE)
+            .with("contrib/metrics/alerts.yml", "a: tidelock_lost_total > 0\nb: tidelock_lost_count\n")
+            .with(
+                "contrib/metrics/board.json",
+                "rate(tidelock_wait_seconds_bucket[5m]) tidelock_wait_seconds_rate",
+            );
+        let found = dashboards_and_rules_use_metrics_that_exist(&files.tree());
+        let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("contrib/metrics/board.json:1: uses the metric tidelock_wait_seconds_rate")
+        );
+        assert!(found[1].starts_with("contrib/metrics/alerts.yml:2: uses the metric tidelock_lost_count"));
     }
 
     #[test]

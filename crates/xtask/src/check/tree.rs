@@ -68,7 +68,8 @@ impl Tree {
         self.files(folder, "md")
     }
 
-    fn files(&self, folder: &str, extension: &str) -> Vec<(String, String)> {
+    /// All files below a folder whose names end so, with their texts, by name.
+    pub(super) fn files(&self, folder: &str, extension: &str) -> Vec<(String, String)> {
         let mut paths = Vec::new();
         collect(&self.root.join(folder), extension, &mut paths);
         paths.sort();
