@@ -19,10 +19,12 @@ export interface AcquireOptions {
 }
 
 export interface ConnectOptions {
-  /** The Unix socket of a server that runs already, or `tcp:HOST:PORT`. */
+  /** The Unix socket of a server that runs already, or `tcp:HOST:PORT`, or `https://HOST:PORT`. */
   socket?: string;
   /** The token of a server on TCP. */
   token?: string;
+  /** A file with the certificates that signed that of the server; else those that Node trusts. */
+  ca?: string;
   /** For all locks of this client. */
   ttl?: Time;
   label?: string;

@@ -42,6 +42,13 @@ const BARS: &[(&str, &str, Against, f64)] = &[
     ("", "election", Against::Named(MUTEX), 1.0 / 1.3),
 ];
 
+/// tidelock in other languages, and the libraries of the same language that it has to be ahead of.
+const LANGUAGES: &[(&str, &[&str])] = &[
+    ("tidelock (Python)", &["redis-py", "python-redis-lock", "pottery"]),
+    ("tidelock (Node)", &["node-redlock"]),
+];
+const OF_LANGUAGES: [&str; 3] = ["pair", "tasks", "processes"];
+
 /// Processes that want the same lock get it equally often.
 const FAIR: f64 = 0.95;
 
@@ -51,8 +58,9 @@ const AS_GOOD: f64 = 0.995;
 /// Says of each row whether it is as good as it must be: against peers always at least as good.
 pub(super) fn judge(store: &str, rows: &mut [Row]) {
     let ours: Vec<Row> = rows.iter().filter(|row| row.kind == Kind::Ours).cloned().collect();
-    for row in rows {
-        row.bar = None;
+    let of_languages: Vec<Option<Bar>> = rows.iter().map(|row| of_language(row, rows)).collect();
+    for (row, of_language) in rows.iter_mut().zip(of_languages) {
+        row.bar = of_language;
         let is_for = |of: &str| of.is_empty() || of == store;
         let bars = BARS.iter().filter(|(of, scenario, _, _)| is_for(of) && *scenario == row.scenario);
         for (_, _, against, least) in bars {
@@ -90,6 +98,17 @@ pub(super) fn judge(store: &str, rows: &mut [Row]) {
             row.bar = Some(Bar { text: format!("fairness ≥ {FAIR}"), met: fairness >= FAIR });
         }
     }
+}
+
+/// The bar of tidelock in another language: the best library of that language in the same run.
+fn of_language(row: &Row, rows: &[Row]) -> Option<Bar> {
+    let (_, others) = LANGUAGES.iter().find(|(name, _)| row.contestant == *name)?;
+    let value = row.value?.median;
+    let beside = |other: &&Row| other.scenario == row.scenario && others.contains(&other.contestant.as_str());
+    let medians = rows.iter().filter(beside).filter_map(|other| Some((other.value?.median, other)));
+    let (best, other) = medians.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    let text = format!("≥ 1 × {} (is {:.2})", other.contestant, value / best);
+    OF_LANGUAGES.contains(&row.scenario.as_str()).then(|| Bar { text, met: value / best >= AS_GOOD })
 }
 
 /// Whether a contestant is tidelock in another language: compared with others, and not with itself.
@@ -135,5 +154,24 @@ mod tests {
         let met: Vec<_> = rows.iter().map(Row::is_met).collect();
         assert_eq!(met, [true, false, true, false]);
         assert_eq!(rows[1].bar.as_ref().unwrap().text, "≥ 0.77");
+    }
+
+    #[test]
+    fn another_language_is_compared_with_its_own_libraries() {
+        let of = |contestant: &str, value: f64| Row {
+            value: Spread::of(vec![value]),
+            ..row(Kind::Peer, contestant, Some(1.0))
+        };
+        for (value, met) in [(9.0, false), (11.0, true)] {
+            let mut rows = [
+                of("tidelock (Python)", value),
+                of("redis-py", 10.0),
+                of("pottery", 5.0),
+                of("node-redlock", 99.0),
+            ];
+            judge("redis", &mut rows);
+            assert_eq!(rows[0].is_met(), met);
+            assert!(rows[0].bar.as_ref().unwrap().text.contains("redis-py"));
+        }
     }
 }

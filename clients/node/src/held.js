@@ -1,7 +1,8 @@
 // A lock that is held: until it is released, or lost.
-import { fromAnswer, Lost } from './errors.js';
-import { PATIENCE } from './link.js';
+import { fromAnswer, Lost, Unavailable } from './errors.js';
+import { Gone } from './link.js';
 import { question } from './window.js';
+import { endElsewhere, ENDINGS } from './wire.js';
 
 // Node 18 before 18.18 does not have it.
 Symbol.asyncDispose ??= Symbol('Symbol.asyncDispose');
@@ -14,11 +15,14 @@ export class Held {
   #window;
   #link;
   #shown;
+  #opened;
   #timer;
   #controller;
 
-  constructor(links, window, link, shown) {
+  /** `opened`: whether it can be ended on its own connection. */
+  constructor(links, window, link, shown, opened) {
     this.#links = links;
+    this.#opened = opened;
     this.#window = window;
     this.#link = link;
     this.#shown = shown;
@@ -126,10 +130,10 @@ export class Held {
    * `Unavailable` if the server did not answer: the lock is then free as soon as the server or the store notices.
    */
   async release() {
-    return this._finish('DELETE', '');
+    return this._finish('release');
   }
 
-  async _finish(method, verb) {
+  async _finish(ending) {
     const window = this.#window;
     // The clock is not read: the server and the store know whether it is still held.
     if (window.ended) {
@@ -138,26 +142,29 @@ export class Held {
     }
     window.ended = true;
     this.#forget();
-    let answer;
+    const link = this.#link;
     try {
-      const options = { again: false, limit: PATIENCE };
-      answer = await this.#links.ask(method, `/v1/holds/${window.hold}${verb}`, verb ? {} : undefined, options);
+      if (this.#opened) await link.end(ENDINGS[ending]);
+      else await this.#endElsewhere(ending);
     } catch (error) {
-      this.#link.close();
+      link.close();
+      if (error instanceof Lost) window.lost = error;
+      if (error instanceof Gone) {
+        throw new Unavailable(`the tidelock server did not answer: ${error.message}`, { cause: error });
+      }
       throw error;
     }
-    if (answer.status === 200) {
-      this.#link.streams = this.#link.used = true;
-      // Behind the connection that was just used, so that the stream has ended when it is needed.
-      this.#links.put(this.#link, true);
-      return;
-    }
-    this.#link.close();
-    let error = fromAnswer(answer.status, answer.body);
-    if (answer.status === 404 || answer.status === 410) {
-      error = window.lost = new Lost(error.message, { details: error.details });
-    }
-    throw error;
+    // Its end comes with the last line, or with the next answer.
+    link.streams = link.used = true;
+    this.#links.put(link);
+  }
+
+  async #endElsewhere(ending) {
+    const [method, path, body] = endElsewhere(this.#window.hold, ending);
+    const answer = await this.#links.ask(method, path, body, { again: false });
+    if (answer.status === 200) return;
+    const error = fromAnswer(answer.status, answer.body);
+    throw answer.status === 404 || answer.status === 410 ? new Lost(error.message, { details: error.details }) : error;
   }
 
   async [Symbol.asyncDispose]() {
@@ -177,13 +184,13 @@ export class Turn extends Held {
   /** Records that the job has run in this period. */
   async done() {
     this.#settled = true;
-    return this._finish('POST', '/done');
+    return this._finish('done');
   }
 
   /** Records that the job has failed, so that another client may run it. */
   async failed() {
     this.#settled = true;
-    return this._finish('POST', '/failed');
+    return this._finish('failed');
   }
 
   async [Symbol.asyncDispose]() {

@@ -26,7 +26,7 @@ export { Election, Lock, Once };
 /** Connects to a store through a private server, or to a server that runs already. */
 export async function connect(url, options = {}) {
   if (typeof url === 'object' && url !== null) [url, options] = [undefined, url];
-  const links = new Links(new Place(url ?? undefined, options.socket, options.token));
+  const links = new Links(new Place(url ?? undefined, options.socket, options.token, options.ca));
   const locks = new Locks(links, options);
   try {
     await locks._ask('GET', '/healthz');

@@ -1,6 +1,8 @@
 // Connections to the server: made when needed, kept, and used again.
 import { connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { Refused, Unavailable } from './errors.js';
+import { released } from './window.js';
 import { Reader, request } from './wire.js';
 
 /** How long a call may take that does not wait for a lock, in milliseconds. */
@@ -86,6 +88,17 @@ export class Link {
     return answer;
   }
 
+  /** Ends the hold whose stream this is. Rejects with what came of it unless it was released. */
+  async end(text) {
+    this.send(text);
+    const read = (reader) => {
+      if (released(reader.lines())) return true;
+      if (reader.ended) throw new Gone('the stream ended without a word');
+      return undefined;
+    };
+    await this.until(read, { limit: PATIENCE });
+  }
+
   close() {
     this.gone = true;
     this.socket.destroy();
@@ -116,13 +129,13 @@ export class Links {
     if (this.closed) throw new Refused('this client is closed: connect again', { kind: 'closed' });
     const address = await this.place.address();
     const link = await new Promise((resolve, reject) => {
-      const socket = connect(address);
+      const socket = (address.tls ? connectTls : connect)(address);
       socket.setTimeout(PATIENCE, () => socket.destroy(new Error('timed out')));
       socket.once('error', (cause) => {
         const where = this.place.socket ?? 'its own socket';
         reject(new Unavailable(`the tidelock server at ${where} cannot be reached: ${cause.message}`, { cause }));
       });
-      socket.once('connect', () => {
+      socket.once(address.tls ? 'secureConnect' : 'connect', () => {
         socket.setTimeout(0);
         resolve(new Link(socket));
       });
@@ -132,11 +145,10 @@ export class Links {
     return link;
   }
 
-  put(link, first = false) {
+  put(link) {
     if (this.closed || link.gone || !link.reader.keeps) return link.close();
     link.socket.unref();
-    if (first) this.#idle.unshift(link);
-    else this.#idle.push(link);
+    this.#idle.push(link);
   }
 
   /** Sends a request and reads its answer. `again`: it may be sent twice if a kept connection was closed. */

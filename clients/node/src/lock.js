@@ -5,7 +5,7 @@ import { Busy, fromAnswer, Refused, Unavailable } from './errors.js';
 import { Held, Turn } from './held.js';
 import { Gone } from './link.js';
 import { firstLine, question } from './window.js';
-import { request } from './wire.js';
+import { opened, request } from './wire.js';
 
 /** How much later than `wait` the answer of the server may come, in milliseconds. */
 const GRACE = 2_000;
@@ -77,7 +77,8 @@ export class Lock {
       // Without progress nothing comes before the outcome, so that its status tells what it is.
       const fields = { ...this.fields, progress: this.tellsProgress ? progress : undefined };
       if (wait !== undefined && wait !== Number.POSITIVE_INFINITY) fields.wait = wait / 1000;
-      text = request('POST', this.path, fields, this.client.links.place.token);
+      const write = staysOpen(wait) ? opened : (...asked) => request('POST', ...asked);
+      text = write(this.path, fields, this.client.links.place.token);
       if (this.#requests.size < 4) this.#requests.set(key, text);
     }
     return text;
@@ -120,14 +121,16 @@ export class Lock {
     const outcome = await link.until((reader) => this.#outcome(reader, asked, onWaiting), { limit, signal });
     if (outcome.status !== undefined) {
       link.used = true;
-      this.client.links.put(link);
+      // The server does not wait for the end of a body that stays open.
+      if (staysOpen(wait)) link.close();
+      else this.client.links.put(link);
       throw fromAnswer(outcome.status, outcome.body);
     }
     if (outcome.remaining() === 0) {
       link.close();
       throw new Gone(`${this.shown} was granted and lost while this program was stopped`);
     }
-    return new kind(this.client.links, outcome, link, this.shown);
+    return new kind(this.client.links, outcome, link, this.shown, staysOpen(wait));
   }
 
   /** A window, an answer that is an error, or `undefined` until one of them is here. */
@@ -136,7 +139,7 @@ export class Lock {
     if (reader.status !== 200) return reader.body();
     const lines = reader.lines();
     for (const [at, line] of lines.entries()) {
-      const window = firstLine(line, asked, onWaiting);
+      const window = firstLine(line, asked, onWaiting, this.client.links.place.trust);
       if (window === undefined) continue;
       // What came with it may already say that it is lost.
       for (const later of lines.slice(at + 1)) window.read(later);
@@ -146,6 +149,12 @@ export class Lock {
     return undefined;
   }
 }
+
+/**
+ * Whether the body of a request stays open, so that the release needs no other connection. A try often fails: then
+ * there is nothing to release, and with a whole body the connection can be used again.
+ */
+const staysOpen = (wait) => wait === undefined || wait > 0;
 
 /** Waits for a pause, which a signal ends. */
 const rest = (time, signal) =>

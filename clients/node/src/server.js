@@ -1,7 +1,7 @@
 // The server: one that runs already, or a private one, which ends when the program ends.
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -64,20 +64,26 @@ export class Place {
   #starting;
   #server;
 
-  constructor(url, socket, token) {
+  constructor(url, socket, token, ca) {
     if (url !== undefined && socket !== undefined) {
       throw new Refused('a server has its own URL: give a URL or a socket');
     }
     this.url = url;
     this.socket = socket ?? (url === undefined ? process.env.TIDELOCK_SOCKET : undefined);
     this.token = token;
+    this.ca = ca;
+    // Clocks of two machines may run at rates that differ by up to a percent.
+    this.trust = /^(tcp|https):/.test(this.socket ?? '') ? 0.99 : 1;
   }
 
-  /** What `net.connect` takes. A private server that does not run is started. */
+  /** What `net.connect` or, with `tls`, `tls.connect` takes. A private server that does not run is started. */
   async address() {
     if (this.socket !== undefined) {
-      const tcp = /^tcp:(.*):(\d+)$/.exec(this.socket);
-      if (tcp) return { host: tcp[1].replace(/^\[|\]$/g, ''), port: Number(tcp[2]), noDelay: true };
+      const [, scheme, host, port] = /^(tcp|https):(?:\/\/)?(.*):(\d+)\/?$/.exec(this.socket) ?? [];
+      if (scheme) {
+        const ca = this.ca === undefined ? undefined : readFileSync(this.ca);
+        return { tls: scheme === 'https', host: host.replace(/^\[|\]$/g, ''), port: Number(port), noDelay: true, ca };
+      }
       return { path: this.socket.replace(/^unix:/, '') };
     }
     if (this.#server === undefined || this.#server.ended) {

@@ -14,14 +14,16 @@ export class Window {
   /** Released, or lost: nothing changes any more. */
   ended = false;
 
-  constructor(granted, asked) {
+  /** `trust`: the part of the server's time on which to rely. */
+  constructor(granted, asked, trust = 1) {
+    this.trust = trust;
     this.details = granted;
     this.hold = String(granted.hold);
     this.tokens = (granted.tokens ?? [granted.token]).map(BigInt);
     this.token = granted.token === undefined ? this.tokens[0] : BigInt(granted.token);
     this.ttl = Number(granted.ttl_ms);
     this.asked = asked;
-    this.length = Number(granted.until_us) / 1000;
+    this.length = (Number(granted.until_us) / 1000) * trust;
   }
 
   /** For how many milliseconds the lock is still held, or 0. */
@@ -36,7 +38,7 @@ export class Window {
       // The window that has ended is not opened again: others may have acted on it.
       if (this.remaining() > 0) {
         this.asked = asked;
-        this.length = Number(JSON.parse(body).until_us) / 1000;
+        this.length = (Number(JSON.parse(body).until_us) / 1000) * this.trust;
       }
     } else if (status === 404 || status === 410) {
       this.lose(fromAnswer(status, body).message);
@@ -60,13 +62,24 @@ export class Window {
 }
 
 /** What a line before the grant says: the lock is held, or not yet (`undefined`), or an error is thrown. */
-export function firstLine(line, asked, onWaiting) {
+export function firstLine(line, asked, onWaiting, trust) {
   const told = JSON.parse(line);
-  if (told.event === 'granted') return new Window(told, asked);
+  if (told.event === 'granted') return new Window(told, asked, trust);
   if (told.event === 'waiting') {
     onWaiting?.({ ahead: told.ahead, behind: told.behind ?? undefined });
     return undefined;
   }
   if (told.event === 'lost') throw fromDetails({ ...told, kind: 'lost' }, 410);
   throw fromDetails(told, Number(told.status ?? 500));
+}
+
+/** Whether a stream says that its hold has ended as the client asked. Throws what it says instead. */
+export function released(lines) {
+  for (const line of lines) {
+    if (line === '{"event":"released"}') return true;
+    const told = JSON.parse(line);
+    if (told.event === 'lost') throw new Lost(String(told.message ?? told.reason), { details: told });
+    if (told.event === 'error') throw fromDetails(told, Number(told.status ?? 500));
+  }
+  return false;
 }

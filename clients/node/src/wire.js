@@ -18,6 +18,30 @@ export function request(method, path, body, token) {
   );
 }
 
+/**
+ * A request whose body stays open, as text: what ends the hold is sent behind it, on the same connection. The text is
+ * plain: in JSON, other characters can be written so.
+ */
+export function opened(path, body, token) {
+  const extra = token ? `Authorization: Bearer ${token}\r\n` : '';
+  const line = JSON.stringify(body).replace(/[\x7f-\uffff]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return (
+    `POST ${path} HTTP/1.1\r\nHost: localhost\r\n${extra}Content-Type: application/x-ndjson\r\n` +
+    `Transfer-Encoding: chunked\r\n\r\n${chunk(line)}`
+  );
+}
+
+const chunk = (line) => `${(line.length + 1).toString(16)}\r\n${line}\n\r\n`;
+
+/** How a hold is ended: the last line of the body, and the end of the body. */
+export const ENDINGS = Object.fromEntries(
+  ['release', 'done', 'failed'].map((end) => [end, `${chunk(JSON.stringify({ end }))}0\r\n\r\n`]),
+);
+
+/** How a hold is ended whose body does not stay open: method, path and body. */
+export const endElsewhere = (hold, ending) =>
+  ending === 'release' ? ['DELETE', `/v1/holds/${hold}`] : ['POST', `/v1/holds/${hold}/${ending}`, {}];
+
 /** Reads answers from bytes, one after the other. A stream is read line by line as it comes. */
 export class Reader {
   // Bytes are kept as latin1 text, in which one character is one byte, and lengths can be counted.

@@ -22,7 +22,10 @@ pub struct Certificates {
 
 impl Certificates {
     /// Writes the files into `folder`, which must be there.
-    pub(crate) fn write(folder: &Path) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// When the certificates cannot be made or written.
+    pub fn write(folder: &Path) -> Result<Self, Error> {
         // Making keys takes a moment, and tests start many servers.
         static MADE: OnceLock<Result<Vec<(&str, String)>, rcgen::Error>> = OnceLock::new();
         let files = MADE.get_or_init(make).as_ref().map_err(Error::context("no certificates"))?;
@@ -63,11 +66,15 @@ impl Certificates {
         self.folder.join(FOREIGN_CA)
     }
 
-    pub(crate) fn server_cert(&self, expired: bool) -> PathBuf {
+    /// The certificate of a server at 127.0.0.1 and localhost, or one that has expired.
+    #[must_use]
+    pub fn server_cert(&self, expired: bool) -> PathBuf {
         self.folder.join(if expired { EXPIRED_CERT } else { SERVER_CERT })
     }
 
-    pub(crate) fn server_key(&self) -> PathBuf {
+    /// The key of both certificates of servers.
+    #[must_use]
+    pub fn server_key(&self) -> PathBuf {
         self.folder.join(SERVER_KEY)
     }
 }

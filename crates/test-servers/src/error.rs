@@ -10,7 +10,8 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn new(message: impl Into<String>) -> Self {
+    /// An error with this sentence.
+    pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), address_in_use: false }
     }
 

@@ -6,6 +6,7 @@ mod once;
 mod serve;
 mod shared;
 mod shell;
+mod torture;
 mod ui;
 mod watch;
 
@@ -17,9 +18,10 @@ pub(crate) use self::{
     demo::{Demo, Demos, FlashSale},
     elect::{Elect, Field, Leader, Restart},
     once::OncePer,
-    serve::Serve,
+    serve::{Serve, Tls},
     shared::{Line, Store, Ticket, Which},
     shell::{Completions, Man},
+    torture::Torture,
     ui::{Ui, Watching},
     watch::{Events, Sort, Top},
 };
@@ -64,6 +66,7 @@ impl Args {
                 ("demo flash-sale", Some(&mut args.store), Some(&mut args.json))
             }
             Verb::Demo(_) => ("demo", None, None),
+            Verb::Torture(args) => ("torture", Some(&mut args.store), Some(&mut args.json)),
             Verb::Completions(_) => ("completions", None, None),
             Verb::Man(_) => ("man", None, None),
         };
@@ -104,6 +107,7 @@ pub(crate) enum Verb {
     Stores(Stores),
     Schema(Schema),
     Demo(Demo),
+    Torture(Torture),
     Completions(Completions),
     Man(Man),
 }

@@ -22,6 +22,7 @@ mod signals;
 mod store;
 mod terminal;
 mod ticket;
+mod torture;
 mod usage;
 mod values;
 mod view;
@@ -35,6 +36,9 @@ use crate::{args::Verb, exit::Exit, output::Trouble};
 fn main() -> ExitCode {
     // First, and without the rest: it is on the way of every command that is run.
     if let Some(exit) = shim::run_if_asked() {
+        return exit.into();
+    }
+    if let Some(exit) = torture::run_if_asked() {
         return exit.into();
     }
     let args = match usage::parse() {
@@ -70,6 +74,7 @@ fn run(verb: Verb) -> Result<Exit, Trouble> {
             Verb::Stores(args) => commands::stores::run(&args).await,
             Verb::Schema(args) => commands::schema::run(&args),
             Verb::Demo(args) => commands::demo::run(args.demo).await,
+            Verb::Torture(args) => torture::run(args).await,
             Verb::Completions(args) => commands::completions::run(&args),
             Verb::Man(args) => commands::man::run(&args),
         }

@@ -269,7 +269,7 @@ fn a_narrow_and_a_dark_window_show_the_same() {
 fn screenshots() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
     fs::create_dir_all(&folder).expect("a folder");
-    let page = Page::open(&["--allow-break"]);
+    let page = Page::of(Store::named("shop"), &["--allow-break"]);
     let browser = &page.browser;
     let write = |name: &str| browser.screenshot(&folder.join(format!("{name}.png")));
     let mut holders: Vec<_> =

@@ -74,6 +74,70 @@ fn a_connection_serves_one_stream_after_another() {
 }
 
 #[test]
+fn a_hold_is_ended_in_its_own_body_and_the_connection_is_used_again() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let mut hold = Hold::opened(connection, "/v1/locks/job", r#"{"ttl":"10s"}"#);
+        tokens.push(hold.token());
+        assert!(server.is_held("job"));
+        hold.connection.say(r#"{"end":"release"}"#);
+        hold.connection.end_body();
+        assert_eq!(hold.outcome(), json!({"event": "released"}));
+        assert!(!server.is_held("job"));
+        assert_eq!(hold.event(), None);
+        connection = hold.connection;
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    let mut slot = Hold::opened(server.connect(), "/v1/once/report", r#"{"every":"1d"}"#);
+    slot.connection.say(r#"{"end":"done"}"#);
+    assert_eq!(slot.outcome(), json!({"event": "released"}));
+    assert_eq!(server.ask("POST", "/v1/once/report", r#"{"every":"1d"}"#).1["kind"], "done_already");
+}
+
+#[test]
+fn a_hold_with_an_open_body_ends_with_its_connection_and_by_other_requests() {
+    let server = Server::start();
+    let mut hold = Hold::opened(server.connect(), "/v1/locks/job", "{}");
+    assert_eq!(server.ask("DELETE", &hold.path(), ""), (200, json!({"released": true})));
+    assert_eq!(hold.outcome(), json!({"event": "released"}));
+    let hold = Hold::opened(server.connect(), "/v1/locks/job", "{}");
+    let waiter = Hold::opened(server.connect(), "/v1/locks/job", "{}");
+    assert_eq!(waiter.first["event"], "waiting");
+    let mut next = server.hold("job", "");
+    assert_eq!(next.first["ahead"], 1);
+    waiter.connection.close();
+    assert_eq!(next.event().expect("news")["ahead"], 0);
+    hold.connection.close();
+    assert_eq!(next.outcome()["event"], "granted");
+    // A body that has ended says nothing more, and the stream is still the hold.
+    let mut other = Hold::opened(server.connect(), "/v1/locks/other", "{}");
+    other.connection.end_body();
+    assert_eq!(server.ask("POST", &other.path(), "").0, 200);
+    assert!(server.is_held("other"));
+    other.connection.close();
+    until("it is free", || !server.is_held("other"));
+}
+
+#[test]
+fn a_client_that_says_nonsense_in_its_body_holds_nothing() {
+    let server = Server::start();
+    for said in ["nonsense", "{}", r#"{"end":"sometime"}"#, r#"{"end":"done"}"#] {
+        let mut hold = Hold::opened(server.connect(), "/v1/locks/job", "{}");
+        hold.connection.say(said);
+        let wrong = hold.outcome();
+        assert_eq!((&wrong["event"], &wrong["kind"]), (&json!("error"), &json!("bad_request")), "{said}");
+        assert!(!server.is_held("job"), "{said}");
+    }
+    // What waits has nothing that it could end.
+    let _hold = server.hold("job", "");
+    let mut waiter = Hold::opened(server.connect(), "/v1/locks/job", "{}");
+    waiter.connection.say(r#"{"end":"release"}"#);
+    assert_eq!(waiter.outcome()["kind"], "bad_request");
+}
+
+#[test]
 fn a_try_that_finds_the_lock_taken_names_its_holder() {
     let server = Server::start();
     let _hold = server.hold("job", r#"{"label":"worker-7"}"#);
@@ -253,7 +317,7 @@ fn a_ticket_holds_without_a_stream() {
     assert_eq!(server.ask("POST", "/v1/tickets/release", &ticket).0, 200);
     let (status, gone) = server.ask("POST", "/v1/tickets/renew", &ticket);
     assert_eq!((status, &gone["kind"]), (410, &json!("lost")));
-    assert_eq!(server.ask("POST", "/v1/tickets/renew", r#"{"ticket":"x"}"#).0, 400);
+    assert_eq!(server.ask("POST", "/v1/tickets/renew", r#"{"ticket":"x"}"#).0, 404);
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn tcp_clients_show_the_token_and_confirm_and_no_web_page_is_served() {
         ("Authorization: Bearer wrong\r\n".to_owned(), confirm, 401, "unauthorized"),
         (format!("Authorization: Bearer {TOKEN}0\r\n"), confirm, 401, "unauthorized"),
         (format!("Authorization: Basic {TOKEN}\r\n"), confirm, 401, "unauthorized"),
+        // Of a user with an empty password.
+        ("Authorization: Basic dXNlcjo=\r\n".to_owned(), confirm, 401, "unauthorized"),
         (format!("{bearer}Host: evil.example\r\n"), confirm, 403, "forbidden"),
         (format!("{bearer}Origin: http://localhost\r\n"), confirm, 403, "forbidden"),
         (format!("{bearer}Sec-Fetch-Site: same-origin\r\n"), confirm, 403, "forbidden"),
@@ -103,6 +105,26 @@ fn tcp_clients_show_the_token_and_confirm_and_no_web_page_is_served() {
     connection.send("POST", "/v1/locks/job", &bearer, confirm);
     assert_eq!(connection.head().0, 200);
     assert_eq!(connection.event().expect("a line")["event"], "granted");
+}
+
+#[test]
+fn a_client_that_sends_its_headers_slowly_is_closed() {
+    let server = Server::with(&["--idle", "500ms"]);
+    let mut slow = server.connect();
+    let mut head =
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ".iter().chain(std::iter::repeat(&b'x'));
+    // A byte now and then proves nothing: all of it has to come in time.
+    common::until("it is closed", || {
+        slow.send_raw(&[*head.next().expect("more")]);
+        slow.has_ended()
+    });
+    let mut idle = server.connect();
+    idle.send("GET", "/healthz", "", "");
+    assert_eq!(idle.answer().0, 200);
+    common::until("a kept connection is closed, too", || idle.has_ended());
+    // What streams is not idle.
+    let mut hold = server.hold("job", r#"{"ttl":"3s"}"#);
+    assert_eq!(hold.event().expect("a line")["event"], "renewed");
 }
 
 #[test]

@@ -76,6 +76,8 @@ pub enum ErrorKind {
     OtherSale,
     /// An earlier order with this id asked for another amount.
     OrderMismatch,
+    /// No stock of this item was opened, or its sale was closed and forgotten. Open it with a number first.
+    NoSuchStock,
     /// The blocking interface was called from an async task.
     WouldBlock,
     /// A client was connected outside of a tokio runtime, or on one without timers or I/O.
@@ -177,6 +179,11 @@ impl Error {
     /// Returns whether the kind is [`ErrorKind::OrderMismatch`].
     pub fn is_order_mismatch(&self) -> bool {
         self.kind() == ErrorKind::OrderMismatch
+    }
+
+    /// Returns whether the kind is [`ErrorKind::NoSuchStock`].
+    pub fn is_no_such_stock(&self) -> bool {
+        self.kind() == ErrorKind::NoSuchStock
     }
 
     /// Returns whether the kind is [`ErrorKind::WouldBlock`].

@@ -1,14 +1,15 @@
-//! The project's own commands: `cargo xtask test`, `check`, `api`, `simulate`, `model`, `bench` and
-//! `screenshots`.
+//! The project's own commands: `cargo xtask --help` lists them.
 
 mod api;
 mod bench;
 mod check;
+mod fuzz;
 mod model;
 mod run;
 mod screenshots;
 mod simulate;
 mod test;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ enum Command {
     Api(api::Args),
     Simulate(simulate::Args),
     Model(model::Args),
+    Torture(torture::Args),
+    Fuzz(fuzz::Args),
     Bench(bench::Args),
     /// Write the pictures of the page into docs/images, with a real browser
     Screenshots,
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
         Command::Api(args) => api::run(&root, &args),
         Command::Simulate(args) => simulate::run(&root, &args),
         Command::Model(args) => model::run(&root, &args),
+        Command::Torture(args) => torture::run(&root, &args),
+        Command::Fuzz(args) => fuzz::run(&root, &args),
         Command::Bench(args) => bench::run(&root, &args),
         Command::Screenshots => screenshots::run(&root),
     });

@@ -3,6 +3,7 @@
 mod clients;
 mod counts;
 mod packages;
+mod programs;
 
 use std::{io::stdout, path::Path, time::Instant};
 
@@ -10,7 +11,7 @@ use self::counts::Counts;
 use crate::{
     api,
     check::{self, Tree},
-    run,
+    run, torture,
 };
 
 /// Run every test and check; the last line says how many passed and failed
@@ -66,27 +67,31 @@ impl Tally {
             true => Ok(()),
             false => Err("see the findings above".to_owned()),
         });
-        // Without --no-fail-fast the first binary that fails hides how the others went.
-        self.tests(root, "tests", &["test", "--workspace", "--all-features", "--no-fail-fast"], None);
-        self.clients(root);
+        self.counted("tests", |counts| programs::verify(root, counts));
+        // The tests of the clients in other languages.
+        self.counted("clients", |counts| clients::verify(root, counts));
+        self.step("torture", || match torture::short(root)? {
+            true => Ok(()),
+            false => Err("a promise was broken: see above".to_owned()),
+        });
         self.step("features", || features(root));
         self.step("packages", || packages::verify(root, &run::metadata(root)?));
     }
 
     fn conformance(&mut self, root: &Path, store: &str) {
         let args = ["test", "--package", "tidelock", "--all-features", "--test", "conformance"];
-        self.tests(root, &format!("conformance of {store}"), &args, Some(store));
-    }
-
-    /// The tests of the clients in other languages, each counted.
-    fn clients(&mut self, root: &Path) {
-        let mut counts = Counts::default();
-        let done = timed("clients", || clients::verify(root, &mut counts));
-        counts.end(done.is_ok());
-        if done.is_err() {
-            self.failures.push("clients".to_owned());
-        }
-        self.counts.add(&counts);
+        self.counted(&format!("conformance of {store}"), |counts| {
+            let mut cargo = run::cargo(root, &args);
+            cargo.env("TIDELOCK_TEST_BACKEND", store);
+            let success = run::stream(&mut cargo, &mut stdout(), |line| counts.see(line))?;
+            counts.end(success);
+            match (counts.passed, counts.failed) {
+                // A filter that fits nothing must not look like success.
+                (0, 0) => Err("no test ran".to_owned()),
+                (_, 0) => Ok(()),
+                _ => Err(counts.to_string()),
+            }
+        });
     }
 
     /// A step that is one cargo command.
@@ -103,26 +108,12 @@ impl Tally {
         }
     }
 
-    /// A step that counts as many tests as it runs.
-    fn tests(&mut self, root: &Path, name: &str, args: &[&str], store: Option<&str>) {
+    /// A step that counts as many tests as it runs. One that could not even begin is one failure.
+    fn counted(&mut self, name: &str, work: impl FnOnce(&mut Counts) -> Result<(), String>) {
         let mut counts = Counts::default();
-        let done = timed(name, || {
-            let mut cargo = run::cargo(root, args);
-            if let Some(store) = store {
-                cargo.env("TIDELOCK_TEST_BACKEND", store);
-            }
-            let success = run::stream(&mut cargo, &mut stdout(), |line| counts.see(line))?;
-            counts.end(success);
-            match (counts.passed, counts.failed) {
-                // A filter that fits nothing must not look like success.
-                (0, 0) => Err("no test ran".to_owned()),
-                (_, 0) => Ok(()),
-                _ => Err(counts.to_string()),
-            }
-        });
+        let done = timed(name, || work(&mut counts));
+        counts.end(done.is_ok());
         if done.is_err() {
-            // A cargo that could not even run is one failure.
-            counts.end(false);
             self.failures.push(name.to_owned());
         }
         self.counts.add(&counts);

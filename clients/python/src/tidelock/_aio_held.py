@@ -10,8 +10,9 @@ from ._calls import Duration
 from ._clock import now_ns
 from ._held import OnLost
 from ._link import Link, Links, Watcher
-from ._window import Window
-from ._wire import Garbled
+from ._pool import Gone
+from ._window import Window, check_ended
+from ._wire import ENDINGS, Garbled, end_elsewhere
 
 
 class Client:
@@ -43,11 +44,13 @@ class Client:
 class Held(Watcher):
     """A lock that is held, by the event loop that acquired it."""
 
-    def __init__(self, client: Client, window: Window, link: Link, shown: str) -> None:
+    def __init__(self, client: Client, window: Window, link: Link, shown: str, opened: bool) -> None:
         self._client = client
         self._window = window
         self._link = link
         self._shown = shown
+        #: Whether it can be ended on its own connection.
+        self._opened = opened
         self._callbacks: List[OnLost] = []
         self._loop = asyncio.get_running_loop()
         self._confirming: Optional["asyncio.Task[None]"] = None
@@ -147,9 +150,9 @@ class Held(Watcher):
 
     async def release(self) -> None:
         """Releases the lock; returns when the store has confirmed that. Raises `Lost` if it was lost before."""
-        await self._finish("DELETE", "")
+        await self._finish("release")
 
-    async def _finish(self, method: str, verb: str) -> None:
+    async def _finish(self, ending: str) -> None:
         window = self._window
         if window.ended:
             if window.lost is not None:
@@ -163,20 +166,23 @@ class Held(Watcher):
             window.lost = errors.Lost(f"{self._shown} was not confirmed in time and may be held by another client")
             raise window.lost
         try:
-            status, body = await links.ask(method, f"/v1/holds/{window.hold}{verb}", {} if verb else None, again=False)
+            if self._opened:
+                await self._link.end(ENDINGS[ending])
+            else:
+                check_ended(*await links.ask(*end_elsewhere(window.hold, ending), again=False))
+                self._link.streams = self._link.used = True
+        except errors.Lost as error:
+            self._link.close()
+            window.lost = error
+            raise
+        except Gone as error:
+            self._link.close()
+            raise errors.Unavailable(f"the tidelock server did not answer: {error}") from error
         except BaseException:
             # Also if this task is cancelled: the closed stream releases.
             self._link.close()
             raise
-        if status == 200:
-            self._link.streams = self._link.used = True
-            links.put(self._link, first=True)
-            return
-        self._link.close()
-        error = errors.from_answer(status, body)
-        if status in (404, 410):
-            error = window.lost = errors.Lost(error.message, details=error.details)
-        raise error
+        links.put(self._link)
 
     async def _leave(self, error: Optional[BaseException]) -> None:
         try:
@@ -207,11 +213,11 @@ class Turn(Held):
 
     async def done(self) -> None:
         """Records that the job has run in this period."""
-        await self._finish("POST", "/done")
+        await self._finish("done")
 
     async def failed(self) -> None:
         """Records that the job has failed, so that another client may run it."""
-        await self._finish("POST", "/failed")
+        await self._finish("failed")
 
     async def _leave(self, error: Optional[BaseException]) -> None:
         try:

@@ -102,10 +102,7 @@ class Lock:
 
     async def _ask(self, link: Link, wait: Optional[float]) -> Held:
         client = self._client
-        fields = client.named(self._call.asked(wait))
-        if self._on_waiting is not None:
-            fields["progress"] = True
-        data = request("POST", self._call.path, fields, client.links.place.token)
+        data = self._call.request(wait, client.named({}), self._on_waiting is not None, client.links.place.token)
         noted = now_ns()
         window: "Window | errors.Error"
         try:
@@ -115,13 +112,18 @@ class Lock:
             # Also if this task is cancelled: the closed stream leaves the queue.
             link.close()
             raise
+        opened = _calls.stays_open(wait)
         if isinstance(window, errors.Error):
-            client.links.put(link)
+            if opened:
+                # The server does not wait for the end of the body.
+                link.close()
+            else:
+                client.links.put(link)
             raise window
         if window.remaining_ns() == 0:
             link.close()
             raise Gone(f"{self._call.shown} was granted and lost while this program was stopped")
-        return self._gives(client, window, link, self._call.shown)
+        return self._gives(client, window, link, self._call.shown, opened)
 
     async def _outcome(self, link: Link, data: bytes, noted: int) -> "Window | errors.Error":
         await link.send(data)
@@ -132,7 +134,7 @@ class Lock:
                 lines = link.reader.lines()
                 while lines:
                     line = lines.pop(0)
-                    window = first_line(line, noted, self._on_waiting)
+                    window = first_line(line, noted, self._on_waiting, self._client.links.place.trust)
                     if window is None:
                         continue
                     for later in lines:

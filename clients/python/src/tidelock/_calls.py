@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional, Sequence, Union
 from urllib.parse import quote
 
 from . import errors
-from ._wire import segment
+from ._wire import opened, request, segment
 
 #: A time in seconds, or text with a unit such as ``"15m"``.
 Duration = Union[int, float, str]
@@ -53,8 +53,22 @@ class Hold:
         self.fields = {"confirm": True, **body(**fields)}
         self.wait = seconds(wait)
 
-    def asked(self, wait: Optional[float]) -> Dict[str, Any]:
-        return self.fields if wait is None else {**self.fields, "wait": round(max(0.0, wait), 6)}
+    def request(self, wait: Optional[float], settings: Dict[str, Any], progress: bool, token: Optional[str]) -> bytes:
+        """The request, with the settings of a client."""
+        fields = {**settings, **self.fields}
+        if progress:
+            fields["progress"] = True
+        if wait is not None:
+            fields["wait"] = round(max(0.0, wait), 6)
+        return opened(self.path, fields, token) if stays_open(wait) else request("POST", self.path, fields, token)
+
+
+def stays_open(wait: Optional[float]) -> bool:
+    """Whether the body of a request stays open, so that the release needs no other connection.
+
+    A try often fails. Then there is nothing to release, and with a whole body the connection can be used again.
+    """
+    return wait is None or wait > 0
 
 
 def lock(name: str, **fields: Any) -> Hold:

@@ -6,8 +6,8 @@ from typing import Any, Callable, Optional, Tuple, Type
 from . import errors
 from ._clock import now_ns
 from ._keeper import Hold
-from ._pool import PATIENCE
-from ._wire import hold as about
+from ._pool import PATIENCE, Gone
+from ._wire import ENDINGS
 
 OnLost = Callable[[errors.Lost], Any]
 
@@ -40,6 +40,7 @@ class Held:
     @property
     def lost(self) -> Optional[errors.Lost]:
         """Why the lock was lost, if it was."""
+        self._hold.poll()
         return self._hold.window.lost
 
     def on_lost(self, callback: OnLost) -> None:
@@ -52,37 +53,35 @@ class Held:
         Raises `Lost` if the lock was lost before, and `Unavailable` if the server did not answer; the lock is then
         free as soon as the server or the store notices.
         """
-        self._finish("DELETE", "")
+        self._finish("release")
 
-    def _finish(self, method: str, verb: str) -> None:
+    def _finish(self, ending: str) -> None:
         hold = self._hold
         if not hold.end():
             if hold.window.lost is not None:
                 raise hold.window.lost
             return
-        pool = hold.keeper.pool
-        if now_ns() >= hold.window.deadline:
+        pool, window = hold.keeper.pool, hold.window
+        if now_ns() >= window.deadline:
             pool.drop(hold.connection)
-            hold.window.lost = errors.Lost(f"{hold.shown} was not confirmed in time and may be held by another client")
-            raise hold.window.lost
-        data = about(method, hold.window.hold, verb, pool.token)
+            window.lost = errors.Lost(f"{hold.shown} was not confirmed in time and may be held by another client")
+            raise window.lost
         try:
-            status, body = pool.exchange(data, False, PATIENCE)
+            if hold.opened:
+                hold.connection.end(ENDINGS[ending], PATIENCE)
+            else:
+                pool.end(hold.connection, window.hold, ending)
+        except errors.Lost as error:
+            pool.drop(hold.connection)
+            window.lost = error
+            raise
+        except (OSError, Gone) as error:
+            pool.drop(hold.connection)
+            raise errors.Unavailable(f"the tidelock server did not answer: {error}") from error
         except BaseException:
             pool.drop(hold.connection)
             raise
-        if status == 200:
-            # The end of the stream is read with the next answer. It goes below the connection that was just used: by
-            # the time it is needed the end has come, and this thread is not woken for it alone.
-            hold.connection.streams = True
-            hold.connection.used = True
-            pool.put(hold.connection, below=True)
-            return
-        pool.drop(hold.connection)
-        error = errors.from_answer(status, body)
-        if status in (404, 410):
-            error = hold.window.lost = errors.Lost(error.message, details=error.details)
-        raise error
+        pool.put(hold.connection)
 
     def __enter__(self) -> "Held":
         return self
@@ -122,11 +121,11 @@ class Turn(Held):
 
     def done(self) -> None:
         """Records that the job has run in this period."""
-        self._finish("POST", "/done")
+        self._finish("done")
 
     def failed(self) -> None:
         """Records that the job has failed, so that another client may run it."""
-        self._finish("POST", "/failed")
+        self._finish("failed")
 
     def _leave(self, error: Optional[BaseException]) -> None:
         try:

@@ -1,7 +1,8 @@
-"""The background thread of a client: it watches the streams of holds, and confirms that the program lives.
+"""The background thread of a client: it confirms that the program lives, and watches streams for those who want to know
+at once of a loss.
 
 A hold that is short costs it nothing: the thread sleeps until the first confirmation is due, a third of the ttl after
-the grant, and a release takes the hold away before the server ends the stream.
+the grant.
 """
 
 import os
@@ -59,10 +60,14 @@ else:
 class Hold:
     """A lock that this process holds: its window and its stream."""
 
-    __slots__ = ("window", "connection", "keeper", "guard", "callbacks", "due", "shown", "__weakref__")
+    __slots__ = ("window", "connection", "keeper", "guard", "callbacks", "due", "shown", "opened", "watched", "__weakref__")
 
-    def __init__(self, window: Window, connection: Connection, keeper: "Keeper", noted: int, shown: str) -> None:
+    def __init__(self, window: Window, connection: Connection, keeper: "Keeper", shown: str, opened: bool) -> None:
         self.window = window
+        #: Whether it can be ended on its own connection.
+        self.opened = opened
+        #: Whether the keeper reads what the server says as soon as it comes.
+        self.watched = False
         self.connection = connection
         self.keeper = keeper
         # Re-entrant: the garbage collector may drop a hold wherever this thread is.
@@ -122,6 +127,7 @@ class Hold:
                 self._tell(callback)
             elif not self.window.ended:
                 self.callbacks.append(callback)
+                self.keeper.watch(self)
 
     def end(self) -> bool:
         """Takes the hold away from the keeper because the program releases it. False: it had ended already."""
@@ -159,17 +165,22 @@ class Keeper:
         self.stopped = False
 
     def add(self, hold: Hold) -> None:
-        selector = self.selector or self._start()
-        descriptor = hold.connection.socket.fileno()
-        self.holds[descriptor] = hold
-        selector.register(descriptor)
+        if self.selector is None:
+            self._start()
+        self.holds[hold.connection.descriptor] = hold
         self.lately = hold.window.ttl_ns // 3
         if hold.due < self.wakes_at:
             self.ring()
 
+    def watch(self, hold: Hold) -> None:
+        """Somebody wants to know at once when the hold is lost. Others look when they ask."""
+        if not hold.watched and self.selector is not None:
+            hold.watched = True
+            self.selector.register(hold.connection.descriptor)
+
     def remove(self, hold: Hold) -> None:
-        descriptor = hold.connection.socket.fileno()
-        if self.holds.pop(descriptor, None) is not None and self.selector is not None:
+        descriptor = hold.connection.descriptor
+        if self.holds.pop(descriptor, None) is not None and hold.watched and self.selector is not None:
             self.selector.unregister(descriptor)
 
     def ring(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
 from . import errors
 from ._pool import PATIENCE, Gone
 from ._server import Address, Place
+from ._window import released
 from ._wire import Garbled, Reader, request
 
 
@@ -62,7 +63,7 @@ class Link(asyncio.Protocol):
 
     def look(self) -> None:
         """Reads what has come while the loop was busy, without waiting."""
-        if self.gone or self.transport is None:
+        if self.gone or self.transport is None or self.transport.get_extra_info("sslcontext") is not None:
             return
         try:
             data = os.read(self.descriptor(), 65536)
@@ -140,6 +141,22 @@ class Link(asyncio.Protocol):
             raise Gone(str(error)) from error
         return self.reader.status
 
+    async def end(self, data: bytes) -> None:
+        """Ends the hold whose stream this is. Raises what came of it unless it was released."""
+        if self.gone or self.transport is None:
+            raise Gone("the server closed the connection")
+        self.transport.write(data)
+        try:
+            with self.limited(PATIENCE):
+                while not released(self.reader.lines()):
+                    if self.reader.ended:
+                        raise Gone("the stream ended without a word")
+                    await self.more()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        # Its end comes with the last line, or before the next answer.
+        self.streams = self.used = True
+
     def close(self) -> None:
         self.watcher = None
         self.gone = True
@@ -193,13 +210,11 @@ class Links:
         loop = asyncio.get_running_loop()
         if isinstance(address, str):
             return (await loop.create_unix_connection(Link, address))[1]
-        return (await loop.create_connection(Link, *address))[1]
+        return (await loop.create_connection(Link, *address, ssl=self.place.tls))[1]
 
-    def put(self, link: Link, first: bool = False) -> None:
+    def put(self, link: Link) -> None:
         if self.closed or link.gone or not link.reader.keeps:
             link.close()
-        elif first:
-            self.idle().insert(0, link)
         else:
             self.idle().append(link)
 

@@ -91,10 +91,9 @@ class Lock:
     def _request(self, wait: Optional[float]) -> bytes:
         data = self._ready.get(wait)
         if data is None:
-            fields = self._client.named(self._call.asked(wait))
-            if self._on_waiting is not None:
-                fields["progress"] = True
-            data = request("POST", self._call.path, fields, self._client.pool.token)
+            data = self._call.request(
+                wait, self._client.named({}), self._on_waiting is not None, self._client.pool.token
+            )
             if len(self._ready) < 4:
                 self._ready[wait] = data
         return data
@@ -128,7 +127,11 @@ class Lock:
             status = connection.head()
             if status != 200:
                 status, body = connection.answer()
-                pool.put(connection)
+                if not _calls.stays_open(wait):
+                    pool.put(connection)
+                else:
+                    # The server does not wait for the end of the body.
+                    pool.drop(connection)
                 raise errors.from_answer(status, body)
             window = self._first(connection, noted)
         except socket.timeout as error:
@@ -152,7 +155,7 @@ class Lock:
             raise errors.Unavailable(
                 f"{self._call.shown} was granted and lost while this program was stopped", details={"reconnect": True}
             )
-        hold = Hold(window, connection, self._client.keeper, noted, self._call.shown)
+        hold = Hold(window, connection, self._client.keeper, self._call.shown, _calls.stays_open(wait))
         self._client.keeper.add(hold)
         if connection.reader.raw or connection.reader.text:
             hold.poll()
@@ -165,7 +168,7 @@ class Lock:
             lines = reader.lines()
             while lines:
                 line = lines.pop(0)
-                window = first_line(line, noted, self._on_waiting)
+                window = first_line(line, noted, self._on_waiting, self._client.pool.place.trust)
                 if window is None:
                     continue
                 # What came with it may already say that it is lost.

@@ -2,12 +2,14 @@
 
 import os
 import socket
+import ssl
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Set, Tuple
 
 from . import errors
 from ._server import Address, Place
-from ._wire import Garbled, Reader, request
+from ._window import check_ended, released
+from ._wire import Garbled, Reader, end_elsewhere, request
 
 #: How long a call may take that does not wait for a lock.
 PATIENCE = 15.0
@@ -22,9 +24,9 @@ class Gone(Exception):
 class Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("socket", "reader", "used", "streams", "limit")
+    __slots__ = ("socket", "reader", "used", "streams", "limit", "descriptor", "tls")
 
-    def __init__(self, address: Address, limit: float) -> None:
+    def __init__(self, address: Address, limit: float, tls: Optional[ssl.SSLContext] = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
         if not isinstance(address, str) and ":" in address[0]:
             family = socket.AF_INET6
@@ -35,6 +37,7 @@ class Connection:
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
         self.limit = limit
+        self.tls = tls is not None
         try:
             # Always with a limit. Python then waits for readiness before it reads. A read that blocks on a Unix socket
             # would also be woken when the server reads, for nothing: four times for each lock instead of twice.
@@ -42,9 +45,12 @@ class Connection:
             self.socket.connect(address)
             if family != socket.AF_UNIX:
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         except BaseException:
             self.socket.close()
             raise
+        self.descriptor = self.socket.fileno()
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
         limit = FOREVER if limit is None else min(limit, FOREVER)
@@ -52,7 +58,16 @@ class Connection:
             self.limit = limit
             self.socket.settimeout(limit)
         # The end of a stream that was carried before is read together with the answer to this.
-        self.socket.sendall(data)
+        if self.tls:
+            self.socket.sendall(data)
+            return
+        try:
+            # Not through the socket, which would first wait until it can be written: it always can, but for long data.
+            sent = os.write(self.descriptor, data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self.socket.sendall(data[sent:])
 
     def skip(self) -> None:
         """Reads up to the end of the stream that was carried before."""
@@ -91,12 +106,30 @@ class Connection:
             raise Gone(str(error)) from error
         return self.reader.status
 
+    def end(self, data: bytes, limit: float) -> None:
+        """Ends the hold whose stream this is. Raises what came of it unless it was released."""
+        self.send(data, limit)
+        try:
+            while not released(self.reader.lines()):
+                if self.reader.ended:
+                    raise Gone("the stream ended without a word")
+                self.more()
+        except Garbled as error:
+            raise Gone(str(error)) from error
+        # Its end comes with the last line, or with the next answer.
+        self.streams = self.used = True
+
     def poll(self) -> bool:
         """Reads what has come, without waiting. False: the stream has ended."""
         try:
-            # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
-            data = os.read(self.socket.fileno(), 65536)
-        except BlockingIOError:
+            if self.tls:
+                self.limit = 0.0
+                self.socket.settimeout(0.0)
+                data = self.socket.recv(65536)
+            else:
+                # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
+                data = os.read(self.descriptor, 65536)
+        except (BlockingIOError, ssl.SSLWantReadError):
             return True
         except OSError:
             return False
@@ -130,17 +163,15 @@ class Pool:
 
     def fresh(self) -> Connection:
         try:
-            connection = Connection(self.place.address(), PATIENCE)
+            connection = Connection(self.place.address(), PATIENCE, self.place.tls)
         except OSError as error:
             raise self.place.unreachable(error) from error
         self.open.add(connection)
         return connection
 
-    def put(self, connection: Connection, below: bool = False) -> None:
+    def put(self, connection: Connection) -> None:
         if self.closed or not connection.reader.keeps:
             self.drop(connection)
-        elif below:
-            self.idle.appendleft(connection)
         else:
             self.idle.append(connection)
 
@@ -157,9 +188,7 @@ class Pool:
         limit: float = PATIENCE,
     ) -> Tuple[int, bytes]:
         """Sends a request and reads its answer. ``again``: it may be sent twice if a kept connection was closed."""
-        return self.exchange(request(method, path, fields, self.token), again, limit)
-
-    def exchange(self, data: bytes, again: bool, limit: float) -> Tuple[int, bytes]:
+        data = request(method, path, fields, self.token)
         while True:
             connection = self.get()
             try:
@@ -176,6 +205,12 @@ class Pool:
                 raise
             self.put(connection)
             return answer
+
+    def end(self, stream: Connection, hold: str, ending: str) -> None:
+        """Ends the hold of a stream over another connection. Raises what came of it unless it was released."""
+        status, body = self.ask(*end_elsewhere(hold, ending), again=False)
+        check_ended(status, body)
+        stream.streams = stream.used = True
 
     def close(self) -> None:
         self.closed = True

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -100,12 +101,21 @@ class PrivateServer:
 class Place:
     """Where the server of a client is: one that runs already, or a private one, which is started when needed."""
 
-    def __init__(self, url: Optional[str], place: Optional[str], token: Optional[str]) -> None:
+    def __init__(self, url: Optional[str], place: Optional[str], token: Optional[str], ca: Optional[str] = None) -> None:
         if url is not None and place is not None:
             raise errors.Refused("a server has its own URL: give a URL or a socket")
         self.url = url
         self.place = place or (None if url is not None else os.environ.get("TIDELOCK_SOCKET"))
         self.token = token
+        self.tls: Optional[ssl.SSLContext] = None
+        if self.place is not None and self.place.startswith("https://"):
+            try:
+                self.tls = ssl.create_default_context(cafile=ca)
+            except OSError as error:
+                raise errors.Refused(f"the certificates in {ca} cannot be read: {error}", kind="config") from error
+        #: Nanoseconds of the time on which the client relies, for a microsecond that the server says. Clocks of two
+        #: machines may run at rates that differ by up to a percent.
+        self.trust = 1_000 if self.place is None or not self.place.startswith(("tcp:", "https:")) else 990
         self.server: Optional[PrivateServer] = None
         self.guard = threading.Lock()
 
@@ -114,8 +124,8 @@ class Place:
         if self.place is None:
             server = self.server
             return server.path if server is not None and server.is_running() else None
-        if self.place.startswith("tcp:"):
-            host, _, port = self.place[4:].rpartition(":")
+        if self.place.startswith(("tcp:", "https:")):
+            host, _, port = self.place.partition(":")[2].strip("/").rpartition(":")
             return host.strip("[]"), int(port)
         return self.place[5:] if self.place.startswith("unix:") else self.place
 

@@ -27,11 +27,28 @@ def request(method: str, path: str, body: Optional[Dict[str, Any]] = None, token
     return head.encode("ascii") + text
 
 
-def hold(method: str, hold: str, verb: str = "", token: Optional[str] = None) -> bytes:
-    """A request about a hold: what every release sends."""
-    if token is None and method == "DELETE":
-        return b"DELETE /v1/holds/" + hold.encode("ascii") + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    return request(method, f"/v1/holds/{hold}{verb}", None if method == "DELETE" else {}, token)
+def opened(path: str, body: Dict[str, Any], token: Optional[str] = None) -> bytes:
+    """A request whose body stays open: what ends the hold is sent behind it, on the same connection."""
+    extra = f"Authorization: Bearer {token}\r\n" if token else ""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{extra}"
+        "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    return head.encode("ascii") + chunk(json.dumps(body, separators=(",", ":")))
+
+
+def chunk(line: str) -> bytes:
+    """A line of a body that stays open."""
+    return b"%x\r\n%s\n\r\n" % (len(line) + 1, line.encode("ascii"))
+
+
+#: How a hold is ended: the last line of the body, and the end of the body.
+ENDINGS = {ending: chunk(f'{{"end":"{ending}"}}') + b"0\r\n\r\n" for ending in ("release", "done", "failed")}
+
+
+def end_elsewhere(hold: str, ending: str) -> Tuple[str, str]:
+    """How a hold is ended whose body does not stay open: method and path."""
+    return ("DELETE", f"/v1/holds/{hold}") if ending == "release" else ("POST", f"/v1/holds/{hold}/{ending}")
 
 
 class Garbled(Exception):

@@ -236,15 +236,17 @@ async def connect(
     *,
     socket: Optional[str] = None,
     token: Optional[str] = None,
+    ca: Optional[str] = None,
     ttl: Optional[Duration] = None,
     label: Optional[str] = None,
 ) -> Locks:
     """Connects to a store, by its URL, through a private server that ends with this program.
 
-    With `socket` (a path, or `tcp:HOST:PORT` with a `token`), or without a URL and with `TIDELOCK_SOCKET` in the
-    environment, it connects to a server that runs already.
+    With `socket`, or without a URL and with `TIDELOCK_SOCKET` in the environment, it connects to a server that runs
+    already: a path, or with a `token` `tcp:HOST:PORT` or `https://HOST:PORT`, whose certificate was signed by `ca`, a
+    file, or by those that the system trusts.
     """
-    client = Client(Links(Place(url, socket, token)), ttl, label)
+    client = Client(Links(Place(url, socket, token, ca)), ttl, label)
     try:
         await client.ask("GET", "/healthz")
     except BaseException:

@@ -22,6 +22,8 @@ use crate::{serve::Address, values};
 #[command(after_help = "Examples:
   tidelock serve --url redis://127.0.0.1
   tidelock serve --listen tcp:127.0.0.1:7411 --token-file token
+  tidelock serve --listen tcp:0.0.0.0:7411 --token-file token \\
+    --tls-cert cert.pem --tls-key key.pem                  for other machines
   tidelock serve --observe --metrics-group 'orders/*'      for Prometheus
   curl -N --unix-socket $XDG_RUNTIME_DIR/tidelock/serve.sock \\
     -X POST http://localhost/v1/locks/nightly-report       hold until Ctrl-C")]
@@ -37,6 +39,13 @@ pub(crate) struct Serve {
     /// They send it as `Authorization: Bearer TOKEN`. The file must be readable by you alone.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: Option<Tls>,
+    /// Close connections that send nothing, or take this long for a request's headers
+    ///
+    /// Default: 30s over TCP, 10m on a Unix socket.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) idle: Option<Duration>,
     /// Tell apart locks that match a pattern, such as orders/*, in /metrics
     ///
     /// May be repeated, up to 64 times. A lock is counted in the first group that it matches, else in
@@ -67,4 +76,17 @@ pub(crate) struct Serve {
     pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) store: Store,
+}
+
+/// The certificate that TCP clients see.
+#[derive(Debug, Group)]
+pub(crate) struct Tls {
+    /// Serve TCP clients with TLS, with the certificate in a PEM file
+    ///
+    /// Without it, only addresses of this machine are allowed.
+    #[arg(long = "tls-cert", value_name = "FILE", required = false, requires = "key")]
+    pub(crate) cert: PathBuf,
+    /// The key of the certificate, in a PEM file that is readable by you alone
+    #[arg(long = "tls-key", value_name = "FILE", required = false, requires = "cert")]
+    pub(crate) key: PathBuf,
 }

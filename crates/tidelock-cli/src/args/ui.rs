@@ -60,6 +60,8 @@ impl From<Ui> for Serve {
         Self {
             listen: Some(args.listen),
             token_file: None,
+            tls: None,
+            idle: None,
             metrics_group: Vec::new(),
             observe: false,
             max_hold: None,

@@ -30,9 +30,13 @@ pub(super) fn compare<'a>(
     known: &mut Known,
 ) -> Vec<Happened<'a>> {
     let mut happened = Vec::new();
+    // An exclusive holder had ended when another one was granted.
+    let is_new = |claim: &&Claim| before.is_none_or(|before| !before.is_held_by(claim.id()));
+    let next = after.iter().flat_map(|lock| &lock.holders).filter(is_new).map(|claim| claim.since).min();
     for claim in before.iter().flat_map(|lock| lock.claims()) {
         if after.is_none_or(|after| after.claim(claim.id()).is_none()) {
-            happened.push(ended(claim, before.map_or(asked.from, |lock| lock.seen), asked, known, before));
+            let next = next.filter(|_| claim.is_exclusive_holder());
+            happened.push(ended(claim, before, next, asked, known));
         }
     }
     for claim in after.iter().flat_map(|lock| lock.claims()) {
@@ -73,11 +77,12 @@ fn renewed_late<'a>(old: &Claim, claim: &'a Claim, asked: Asked) -> Option<Happe
 
 fn ended<'a>(
     claim: &'a Claim,
-    last_seen: Moment,
+    lock: Option<&Lock>,
+    next: Option<Moment>,
     asked: Asked,
     known: &mut Known,
-    lock: Option<&Lock>,
 ) -> Happened<'a> {
+    let last_seen = lock.map_or(asked.from, |lock| lock.seen);
     let told = lock.and_then(|lock| known.remove(&(lock.name.clone(), claim.id())));
     // A claim that is kept alive is renewed when a third of its lease has passed. One that was not renewed for most
     // of it, and is gone after the end of it, was not released.
@@ -87,7 +92,8 @@ fn ended<'a>(
         None if is_overdue && asked.to >= claim.until => Ending::Expired,
         None => Ending::Gone,
     };
-    let at = if how == Ending::Expired { claim.until.max(last_seen) } else { asked.to };
+    let at = if how == Ending::Expired { claim.until } else { asked.to };
+    let at = next.map_or(at, |next| at.min(next)).max(last_seen);
     let after = (how != Ending::Expired).then_some(last_seen);
     let held = claim.view.epoch.map(|_| at.since(claim.since));
     Happened { at, after, claim, what: What::Ended { how, held, token: claim.view.token() } }
@@ -127,8 +133,8 @@ mod tests {
         );
         let second = Lock::new(view("a", vec![claim(2, Some(8), 1, 30)], vec![]), look(102), Some(&first));
         let happened = compare(Some(&first), Some(&second), look(102), &mut Known::new());
-        assert_eq!(words(&happened), [(2, "granted"), (1, "gone")]);
-        let waited = match &happened[0].what {
+        assert_eq!(words(&happened), [(1, "gone"), (2, "granted")]);
+        let waited = match &happened[1].what {
             What::Granted { waited, token } => {
                 assert_eq!(token.map(tidelock::Token::epoch), Some(8));
                 *waited
@@ -136,7 +142,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(waited, Some(Duration::from_secs(5)));
-        assert_eq!((happened[1].at, happened[1].after), (look(102).from, Some(look(100).from)));
+        // The second was granted at 101, so the first had ended.
+        assert_eq!((happened[0].at, happened[0].after), (look(101).from, Some(look(100).from)));
     }
 
     #[test]

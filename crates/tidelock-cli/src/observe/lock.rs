@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use tidelock::{
     Name, Token,
-    backend::{Capacity, ClaimId, ClaimView, LockView},
+    backend::{Capacity, ClaimId, ClaimView, LockView, Share},
 };
 
 use crate::clock::Moment;
@@ -74,6 +74,11 @@ impl Claim {
         self.view.id
     }
 
+    /// Whether nobody else can hold beside it.
+    pub(crate) fn is_exclusive_holder(&self) -> bool {
+        self.view.epoch.is_some() && self.view.share == Share::Exclusive
+    }
+
     /// Whether a person would read the same of both.
     fn is_like(&self, other: &Self) -> bool {
         let (one, two) = (&self.view, &other.view);
@@ -116,6 +121,10 @@ impl Lock {
         self.claims().find(|claim| claim.id() == id)
     }
 
+    pub(crate) fn is_held_by(&self, id: ClaimId) -> bool {
+        self.holders.iter().any(|holder| holder.id() == id)
+    }
+
     /// The claim that has held for the longest time.
     pub(crate) fn oldest_holder(&self) -> Option<&Claim> {
         self.holders.iter().min_by_key(|holder| holder.since)
@@ -135,7 +144,7 @@ impl Lock {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tidelock::backend::{Claim as Asking, Share};
+    use tidelock::backend::Claim as Asking;
 
     use super::*;
 

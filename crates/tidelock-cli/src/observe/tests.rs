@@ -50,7 +50,7 @@ async fn a_lock_appears_a_waiter_moves_up_and_it_goes() {
     tokio::join!(second, release);
     let words: Vec<_> =
         observer.history(|history| history.after(0).0.iter().map(|event| event.what.word()).collect());
-    assert_eq!(words, ["granted", "queued", "granted", "gone", "gone"]);
+    assert_eq!(words, ["granted", "queued", "gone", "granted", "gone"]);
     assert!(observer.snapshot().locks.is_empty() && observer.snapshot().health.is_well());
 }
 

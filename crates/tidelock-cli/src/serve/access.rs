@@ -9,6 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hyper::{
     Request,
     header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN},
@@ -25,23 +26,28 @@ const MIN_TOKEN: usize = 16;
 const MAX_TOKEN: u64 = 4 * 1024;
 
 /// What a client has to show.
-#[derive(Default)]
 pub(super) struct Access {
     token: Option<String>,
     /// What a browser shows instead, once: see `page/session.rs`.
     key: Mutex<Option<String>>,
+    /// The user of this process.
+    user: u32,
 }
 
 impl Access {
     /// With the token in a file, if there is one.
     pub(super) fn new(token_file: Option<&Path>) -> Result<Self, Trouble> {
         let token = token_file.map(read_token).transpose()?;
-        Ok(Self { token, key: Mutex::default() })
+        Ok(Self::with(token))
+    }
+
+    fn with(token: Option<String>) -> Self {
+        Self { token, user: geteuid().as_raw(), key: Mutex::default() }
     }
 
     /// With a token that nobody knows, for a server that only a browser uses.
     pub(super) fn of_browser() -> Result<Self, Trouble> {
-        Ok(Self { token: Some(random()?), key: Mutex::default() })
+        Ok(Self::with(Some(random()?)))
     }
 
     /// A key that a browser may show once, in place of the token.
@@ -72,10 +78,11 @@ impl Access {
 
     /// Whether a browser may see the page's files, which are the same for everybody.
     pub(super) fn check_browser<T>(&self, request: &Request<T>, peer: &Peer) -> Result<(), Problem> {
-        check_user(peer)?;
+        self.check_user(peer)?;
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let host = text(HOST).filter(|host| is_here(host));
+        // With TLS, the name is in the certificate.
+        let host = text(HOST).filter(|host| peer.is_tls() || is_here(host));
         let host = host.ok_or_else(|| Problem::forbidden("the header Host must name this machine"))?;
         let is_own = |origin: &str| origin.split_once("://").is_some_and(|(_, at)| at == host);
         let site = text(HeaderName::from_static("sec-fetch-site"));
@@ -112,16 +119,16 @@ impl Access {
     }
 
     /// Whether it is safe to listen at an address.
-    pub(super) fn check_tcp(&self, at: &SocketAddr) -> Result<(), Trouble> {
+    pub(super) fn check_tcp(&self, at: &SocketAddr, has_tls: bool) -> Result<(), Trouble> {
         if self.token.is_none() {
             return Err(Trouble::Usage(format!(
                 "every user of this machine could use tcp:{at}: give --token-file, or listen on a Unix socket"
             )));
         }
-        if !at.ip().is_loopback() {
+        if !at.ip().is_loopback() && !has_tls {
             return Err(Trouble::Usage(format!(
-                "others could read the token on its way to tcp:{at}: listen on 127.0.0.1 or [::1], and put a \
-                 proxy with TLS before it"
+                "others could read the token on its way to tcp:{at}: give --tls-cert and --tls-key, or listen \
+                 on 127.0.0.1 or [::1]"
             )));
         }
         Ok(())
@@ -134,34 +141,33 @@ impl Access {
         if headers.contains_key(ORIGIN) || headers.contains_key(HeaderName::from_static("sec-fetch-site")) {
             return Err(Problem::forbidden("web pages may not use tidelock: leave out the header Origin"));
         }
-        check_user(peer)?;
+        self.check_user(peer)?;
         // The socket's mode and its user are enough there.
         if !peer.is_tcp() {
             return Ok(());
         }
-        // A page of a name that leads here is as foreign as any other.
-        if !headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_here) {
+        // A page of a name that leads here is as foreign as any other. With TLS, the name is in the certificate.
+        if !peer.is_tls() && !headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_here) {
             return Err(Problem::forbidden(
                 "the header Host must name this machine: localhost or its address",
             ));
         }
-        let sent = bearer(headers).ok_or_else(|| {
+        let sent = token(headers).ok_or_else(|| {
             Problem::unauthorized("send the token of this server as Authorization: Bearer TOKEN")
         })?;
         match &self.token {
-            Some(token) if is_same(sent.as_bytes(), token.as_bytes()) => Ok(()),
+            Some(token) if is_same(&sent, token.as_bytes()) => Ok(()),
             _ => Err(Problem::unauthorized("this is not the token of this server")),
         }
     }
-}
 
-/// Whether a Unix socket was opened by the user of this server.
-fn check_user(peer: &Peer) -> Result<(), Problem> {
-    let user = peer.user().map_err(|_| Problem::forbidden("it is not known who asks"))?;
-    if user.is_some_and(|user| user != geteuid().as_raw() && user != 0) {
-        return Err(Problem::forbidden("this server belongs to another user"));
+    /// Whether a Unix socket was opened by the user of this server.
+    fn check_user(&self, peer: &Peer) -> Result<(), Problem> {
+        if peer.user.is_some_and(|user| user != self.user && user != 0) {
+            return Err(Problem::forbidden("this server belongs to another user"));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl std::fmt::Debug for Access {
@@ -180,9 +186,16 @@ fn is_here(host: &str) -> bool {
         || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// The token that a request shows: as it is, or as the password of any user, for programs that know only those.
+fn token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let (scheme, shown) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(shown.trim().as_bytes().to_vec());
+    }
+    let login =
+        scheme.eq_ignore_ascii_case("basic").then(|| BASE64_STANDARD.decode(shown.trim()).ok()).flatten()?;
+    let colon = login.iter().position(|byte| *byte == b':')?;
+    Some(login[colon + 1..].to_vec())
 }
 
 /// Compares in a time that says nothing about where two texts of one length differ.
@@ -202,8 +215,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn read_token(path: &Path) -> Result<String, Trouble> {
-    let wrong = |what: &str| Trouble::Usage(format!("the file {} with the token {what}", path.display()));
+/// Opens a file that only this user may read.
+pub(super) fn check_private(path: &Path, what: &str) -> Result<File, Trouble> {
+    let wrong = |why: &str| Trouble::Usage(format!("the file {} {what} {why}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     let found = file.metadata()?;
     if found.is_file() && found.mode() & 0o077 != 0 {
@@ -212,6 +226,12 @@ fn read_token(path: &Path) -> Result<String, Trouble> {
     if found.is_file() && found.uid() != geteuid().as_raw() && found.uid() != 0 {
         return Err(wrong("belongs to another user"));
     }
+    Ok(file)
+}
+
+fn read_token(path: &Path) -> Result<String, Trouble> {
+    let wrong = |what: &str| Trouble::Usage(format!("the file {} with the token {what}", path.display()));
+    let file = check_private(path, "with the token")?;
     let mut text = String::new();
     let read = file.take(MAX_TOKEN).read_to_string(&mut text);
     read.map_err(|error| wrong(&format!("cannot be read: {error}")))?;

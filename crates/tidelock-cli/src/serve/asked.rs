@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::{
-    Request, StatusCode,
+    Request,
     body::{Bytes, Incoming},
+    header::CONTENT_TYPE,
 };
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, Error},
 };
-use serde_json::Value;
+use serde_json::{Number, Value};
 
-use super::{peer::Peer, problem::Problem};
+use super::{peer::Peer, problem::Problem, said::Said};
 use crate::{clock::Moment, values};
 
 /// A body takes at most this many bytes. The longest are lists of names.
 const MAX_BODY: usize = 256 * 1024;
-/// How long a client may take to send it.
+/// The type of a body of which each line is a JSON value.
+const LINES: &str = "application/x-ndjson";
+/// How long a client may take to send it; of one that stays open, the first line.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// A request that may be answered.
@@ -30,7 +33,10 @@ pub(super) struct Asked {
     /// What stands in the path for the names of its pattern.
     pub(super) parts: Vec<String>,
     query: String,
+    /// The body, or its first line if it stays open.
     body: Bytes,
+    /// What the client says behind the first line.
+    pub(super) said: Option<Said>,
 }
 
 impl Asked {
@@ -41,17 +47,26 @@ impl Asked {
         parts: Vec<String>,
     ) -> Result<Self, Problem> {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let whole = Limited::new(request.into_body(), MAX_BODY).collect();
-        let body = match tokio::time::timeout(BODY_TIME, whole).await {
-            Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                let text = format!("the body has more than {MAX_BODY} bytes");
-                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text));
+        let stays_open = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == LINES);
+        let body = request.into_body();
+        let read = async {
+            if stays_open {
+                let mut said = Said::new(body);
+                let first = said.line().await?.unwrap_or_default();
+                return Ok((first, Some(said)));
             }
-            Ok(Err(error)) => return Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
-            Err(_) => return Err(Problem::bad_request("the body did not come in time")),
+            match Limited::new(body, MAX_BODY).collect().await {
+                Ok(body) => Ok((body.to_bytes(), None)),
+                Err(error) if error.is::<LengthLimitError>() => {
+                    Err(Problem::too_large(format!("the body has more than {MAX_BODY} bytes")))
+                }
+                Err(error) => Err(Problem::bad_request(format!("the body cannot be read: {error}"))),
+            }
         };
-        Ok(Self { received, peer, parts, query, body })
+        let in_time = tokio::time::timeout(BODY_TIME, read).await;
+        let (body, said) =
+            in_time.unwrap_or_else(|_| Err(Problem::bad_request("the body did not come in time")))?;
+        Ok(Self { received, peer, parts, query, body, said })
     }
 
     /// The body, as JSON; an empty one is an empty object.
@@ -114,6 +129,19 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     values::duration(&text).map(Some).map_err(D::Error::custom)
 }
 
+/// Reads a whole number, also one that is written as `2.0`.
+pub(super) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(number) = Option::<Number>::deserialize(deserializer)? else { return Ok(None) };
+    // Up to here, every whole number is a floating point number.
+    let exact = |value: &f64| value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(value);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was checked")]
+    let rounded = number.as_f64().filter(exact).map(|value| value as u64);
+    let whole = number.as_u64().or(rounded).and_then(|value| T::try_from(value).ok());
+    whole.map(Some).ok_or_else(|| D::Error::custom(format!("{number} is not a whole number, or too large")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +155,21 @@ mod tests {
         }
         for bad in ["%", "%2", "%zz", "%ff", "%+1"] {
             assert!(decode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        #[derive(Debug, Deserialize)]
+        struct Body {
+            #[serde(default, deserialize_with = "whole")]
+            of: Option<u32>,
+        }
+        let read = |text: &str| serde_json::from_str::<Body>(text).map(|body| body.of);
+        assert_eq!(["{}", r#"{"of":null}"#].map(|text| read(text).unwrap()), [None, None]);
+        assert_eq!([r#"{"of":5}"#, r#"{"of":5.0}"#].map(|text| read(text).unwrap()), [Some(5), Some(5)]);
+        for bad in ["-1", "1.5", "4294967296", "1e300", "true", r#""5""#] {
+            assert!(read(&format!(r#"{{"of":{bad}}}"#)).is_err(), "{bad}");
         }
     }
 

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Serves every connection that comes in. Returns only with an error of the listening socket.
 pub(super) async fn accept(listener: &Listener, server: &Arc<Server>) -> io::Error {
     loop {
-        match listener.accept().await.and_then(Peer::new) {
+        match listener.accept(&server.connections).await.and_then(Peer::new) {
             Ok(peer) => server.connections.spawn(serve(peer, Arc::clone(server))),
             Err(error) if is_of_connection(&error) => {}
             Err(error) if is_full(&error) => {
@@ -55,7 +55,7 @@ fn is_full(error: &io::Error) -> bool {
 
 /// Serves one connection to its end.
 async fn serve(peer: Peer, server: Arc<Server>) {
-    let head = if peer.is_tcp() { HEAD_ON_TCP } else { HEAD_ON_UNIX };
+    let head = server.idle.unwrap_or(if peer.is_tcp() { HEAD_ON_TCP } else { HEAD_ON_UNIX });
     let of_requests = peer.clone();
     let mut closing = server.closing.clone();
     // Boxed, so that a connection does not keep the memory of all calls while it streams the answer to one.

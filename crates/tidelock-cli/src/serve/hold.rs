@@ -14,11 +14,12 @@ use super::{
     Server, Stage,
     answer::{self, Answer},
     asked::Asked,
-    holds::{Command, Entry, Id, Outcome, micros},
+    holds::{Command, Ending, Entry, Id, Outcome, micros},
     limits::Permit,
     peer::Distant,
     problem::Problem,
     queue::Place,
+    said::Said,
     wanted::{Terms, Wanted},
 };
 use crate::{clock::Moment, hold::Hold, values::Span};
@@ -36,6 +37,8 @@ struct Life {
     received: Moment,
     peer: Distant,
     lines: mpsc::Sender<Bytes>,
+    /// What the client says meanwhile, if it can.
+    said: Option<Said>,
     /// Takes the first outcome, which decides on the status.
     head: Option<oneshot::Sender<Result<(), Problem>>>,
     _permit: Permit,
@@ -45,7 +48,12 @@ struct Life {
 enum End {
     /// The client closed its stream, or died.
     Gone,
+    /// A request ends it, which is answered.
     Told(Command),
+    /// The client ends it in the body of its request.
+    Said(Ending),
+    /// The client said what it must not say.
+    Misled(Problem),
     Lost(Error),
     /// The server gives it up, for this reason.
     Abandoned(&'static str, String),
@@ -72,6 +80,7 @@ pub(super) async fn open(
         received: asked.received,
         peer: asked.peer.distant(),
         lines,
+        said: asked.said,
         head: Some(head),
         _permit: permit,
     };
@@ -104,6 +113,11 @@ impl Life {
                 biased;
                 hold = &mut acquired => return hold.map(Some),
                 () = self.lines.closed() => return Ok(None),
+                // Its end is noticed, because the body is being read.
+                said = ending(&mut self.said) => return Err(match said {
+                    Ok(_) => Problem::bad_request("nothing is held yet: close the connection to leave the queue"),
+                    Err(problem) => problem,
+                }),
                 _ = closing.wait_for(Stage::is_ending) => return Err(Problem::closing()),
                 seen = place.moved(), if self.terms.progress => seen,
             };
@@ -173,12 +187,14 @@ impl Life {
                 self.server.holds.end(id, Outcome::Released);
                 let _ = Box::pin(hold.release()).await;
             }
-            End::Told(Command::Release(answer)) => {
-                self.finish(id, Box::pin(hold.release()).await, answer).await
+            End::Told((ending, answer)) => {
+                self.finish(id, Box::pin(finish(hold, ending)).await, Some(answer)).await;
             }
-            End::Told(Command::Done(answer)) => self.finish(id, Box::pin(hold.done()).await, answer).await,
-            End::Told(Command::Failed(answer)) => {
-                self.finish(id, Box::pin(hold.failed()).await, answer).await
+            End::Said(ending) => self.finish(id, Box::pin(finish(hold, ending)).await, None).await,
+            End::Misled(problem) => {
+                self.server.holds.end(id, Outcome::Released);
+                let _ = Box::pin(hold.release()).await;
+                self.last(&error_line(&problem)).await;
             }
             End::Lost(why) => {
                 let problem = Problem::from(why);
@@ -191,7 +207,7 @@ impl Life {
 
     /// Waits for what ends a hold, and says when it is renewed.
     async fn watch(
-        &self,
+        &mut self,
         id: Id,
         hold: &Hold,
         mut told: oneshot::Receiver<Command>,
@@ -210,6 +226,7 @@ impl Life {
                 Ok(command) = &mut told => return End::Told(command),
                 why = &mut lost => return End::Lost(why),
                 () = self.lines.closed() => return End::Gone,
+                said = ending(&mut self.said) => return self.said_to_end(id, said),
                 _ = closing.wait_for(Stage::is_ending) => {
                     return End::Abandoned("shutdown", "the server is shutting down".to_owned());
                 }
@@ -244,12 +261,22 @@ impl Life {
         }
     }
 
+    /// The client ends the hold in the body of its request.
+    fn said_to_end(&self, id: Id, said: Result<Ending, Problem>) -> End {
+        let begun = said.and_then(|ending| {
+            // From here on, no other request can end it.
+            let begun = self.server.holds.with(id, |entry| entry.begin_to_end(ending));
+            begun.transpose().map(|_| ending)
+        });
+        begun.map_or_else(End::Misled, End::Said)
+    }
+
     /// Says what came of what the client asked for.
     async fn finish(
         &self,
         id: Id,
         ended: tidelock::Result<()>,
-        answer: oneshot::Sender<Result<(), Problem>>,
+        answer: Option<oneshot::Sender<Result<(), Problem>>>,
     ) {
         let ended = ended.map_err(Problem::from);
         let (outcome, line) = match &ended {
@@ -258,7 +285,9 @@ impl Life {
             Err(problem) => (Outcome::Lost(problem.clone()), error_line(problem)),
         };
         self.server.holds.end(id, outcome);
-        let _ = answer.send(ended);
+        if let Some(answer) = answer {
+            let _ = answer.send(ended);
+        }
         self.last(&line).await;
     }
 
@@ -285,6 +314,23 @@ impl Life {
             return;
         }
         let _ = Box::pin(ManuallyDrop::into_inner(hold).release()).await;
+    }
+}
+
+/// What the client says, if it can say anything. Cancel safe.
+async fn ending(said: &mut Option<Said>) -> Result<Ending, Problem> {
+    match said {
+        Some(said) => said.ending().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends a hold as its client wants.
+async fn finish(hold: Hold, ending: Ending) -> tidelock::Result<()> {
+    match ending {
+        Ending::Release => hold.release().await,
+        Ending::Done => hold.done().await,
+        Ending::Failed => hold.failed().await,
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use serde_json::json;
 use tidelock::Holding;
 use tokio::sync::oneshot;
@@ -27,15 +28,19 @@ const REMEMBERED: usize = 4_096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Id(u128);
 
-/// What a client asks of a hold, with the place for the answer.
-#[derive(Debug)]
-pub(super) enum Command {
-    Release(oneshot::Sender<Result<(), Problem>>),
+/// How a client ends a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Ending {
+    Release,
     /// The slot was run.
-    Done(oneshot::Sender<Result<(), Problem>>),
+    Done,
     /// The slot failed.
-    Failed(oneshot::Sender<Result<(), Problem>>),
+    Failed,
 }
+
+/// What a request asks of a hold, with the place for the answer.
+pub(super) type Command = (Ending, oneshot::Sender<Result<(), Problem>>);
 
 /// A hold, as requests see it.
 #[derive(Debug)]
@@ -46,7 +51,7 @@ pub(super) struct Entry {
     pub(super) told: Moment,
     /// When the client last proved that it lives.
     pub(super) confirmed: Moment,
-    /// Ends the hold, once.
+    /// Ends the hold, once. Nothing if it is being ended.
     command: Option<oneshot::Sender<Command>>,
     /// Whether it is a slot.
     is_slot: bool,
@@ -89,6 +94,15 @@ impl Entry {
 
     pub(super) fn tokens(&self) -> Vec<String> {
         self.holdings.iter().map(|holding| holding.token().to_string()).collect()
+    }
+
+    /// The right to end the hold, which only the first gets.
+    pub(super) fn begin_to_end(&mut self, ending: Ending) -> Result<oneshot::Sender<Command>, Problem> {
+        if ending != Ending::Release && !self.is_slot {
+            return Err(Problem::bad_request("this hold is a lock and no slot: release it instead"));
+        }
+        // Another request ends it, and this one learns no more than that.
+        self.command.take().ok_or_else(|| Problem::bad_request("another request ends this hold already"))
     }
 }
 
@@ -156,45 +170,30 @@ pub(super) fn confirm(asked: &Asked, server: &Server) -> Result<Answer, Problem>
 
 /// `DELETE /v1/holds/{hold}`: answered when the store has confirmed it.
 pub(super) async fn release(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
-    end(asked, server, Command::Release).await?;
+    end(asked, server, Ending::Release).await?;
     Ok(answer::ok(&json!({"released": true})))
 }
 
 /// `POST /v1/holds/{hold}/done`: the slot was run.
 pub(super) async fn done(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
-    check_slot(asked, server)?;
-    end(asked, server, Command::Done).await?;
+    end(asked, server, Ending::Done).await?;
     Ok(answer::ok(&json!({"done": true})))
 }
 
 /// `POST /v1/holds/{hold}/failed`: the slot was not run to its end.
 pub(super) async fn failed(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
-    check_slot(asked, server)?;
-    end(asked, server, Command::Failed).await?;
+    end(asked, server, Ending::Failed).await?;
     Ok(answer::ok(&json!({"failed": true})))
 }
 
-fn check_slot(asked: &Asked, server: &Server) -> Result<(), Problem> {
-    match server.holds.with(asked.parts[0].parse()?, |entry| entry.is_slot) {
-        Some(false) => Err(Problem::bad_request("this hold is a lock and no slot: release it instead")),
-        _ => Ok(()),
-    }
-}
-
-async fn end(
-    asked: &Asked,
-    server: &Server,
-    command: impl FnOnce(oneshot::Sender<Result<(), Problem>>) -> Command,
-) -> Result<(), Problem> {
+async fn end(asked: &Asked, server: &Server, ending: Ending) -> Result<(), Problem> {
     let id = asked.parts[0].parse()?;
     let (answer, answered) = oneshot::channel();
-    match server.holds.with(id, |entry| entry.command.take()) {
-        Some(Some(hold)) => {
+    match server.holds.with(id, |entry| entry.begin_to_end(ending)) {
+        Some(hold) => {
             // If the hold has ended meanwhile, nobody answers.
-            let _ = hold.send(command(answer));
+            let _ = hold?.send((ending, answer));
         }
-        // Another request ends it, and this one learns no more than that.
-        Some(None) => return Err(Problem::bad_request("another request ends this hold already")),
         None => return server.holds.ended(id),
     }
     match answered.await {

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use serde::Serialize;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::{access::Access, peer::Stream};
+use super::{access::Access, peer::Stream, shutdown::Running, tls::Tls};
 use crate::output::Trouble;
 
 /// The name of the socket, in a directory of its own.
@@ -67,6 +67,8 @@ pub(super) struct Listener {
     address: Address,
     /// Whether the path is ours to remove: not if systemd passed the socket.
     is_ours: bool,
+    /// Of TCP clients.
+    tls: Option<Tls>,
 }
 
 #[derive(Debug)]
@@ -77,9 +79,9 @@ enum Socket {
 
 impl Listener {
     /// Listens at an address, or at the default one.
-    pub(super) fn bind(address: Option<Address>, access: &Access) -> Result<Self, Trouble> {
-        if let Some(listener) = passed(access)? {
-            return Ok(listener);
+    pub(super) fn bind(address: Option<Address>, access: &Access, tls: Option<Tls>) -> Result<Self, Trouble> {
+        if let Some((socket, address)) = passed(access, tls.is_some())? {
+            return Ok(Self { socket, address, is_ours: false, tls });
         }
         let address = match address {
             Some(address) => address,
@@ -89,14 +91,14 @@ impl Listener {
         let (socket, address) = match &address {
             Address::Unix(path) => (bind_unix(path).map_err(failed)?, address),
             Address::Tcp(at) => {
-                access.check_tcp(at)?;
+                access.check_tcp(at, tls.is_some())?;
                 let listener = StdTcpListener::bind(at).map_err(failed)?;
                 let at = listener.local_addr()?;
                 listener.set_nonblocking(true)?;
                 (Socket::Tcp(TcpListener::from_std(listener)?), Address::Tcp(at))
             }
         };
-        Ok(Self { socket, address, is_ours: true })
+        Ok(Self { socket, address, is_ours: true, tls })
     }
 
     pub(super) fn announcement(&self) -> Listening {
@@ -112,14 +114,17 @@ impl Listener {
     }
 
     /// The next connection. Cancel safe.
-    pub(super) async fn accept(&self) -> io::Result<Stream> {
+    pub(super) async fn accept(&self, tasks: &Running) -> io::Result<Stream> {
         match &self.socket {
             Socket::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
             Socket::Tcp(listener) => {
-                let stream = listener.accept().await?.0;
+                let (stream, client) = listener.accept().await?;
                 // Lines are short, and each is waited for.
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                match &self.tls {
+                    Some(tls) => Ok(Stream::Tls(tls.open(stream, tasks)?, client)),
+                    None => Ok(Stream::Tcp(stream)),
+                }
             }
         }
     }
@@ -167,7 +172,7 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
 
 /// The socket that systemd passed, if it did: file 3, for the process `LISTEN_PID`.
 #[cfg(target_os = "linux")]
-fn passed(access: &Access) -> Result<Option<Listener>, Trouble> {
+fn passed(access: &Access, has_tls: bool) -> Result<Option<(Socket, Address)>, Trouble> {
     use std::os::{fd::OwnedFd, unix::net::UnixListener as Unix};
 
     use rustix::{
@@ -190,7 +195,7 @@ fn passed(access: &Access) -> Result<Option<Listener>, Trouble> {
     };
     let socket = copy().map_err(|error| wrong(&format!("cannot be used: {error}")))?;
     let family = getsockname(&socket).map_err(|error| wrong(&format!("is none: {error}")))?.address_family();
-    let (socket, address) = if family == AddressFamily::UNIX {
+    Ok(Some(if family == AddressFamily::UNIX {
         let listener = Unix::from(socket);
         listener.set_nonblocking(true)?;
         let path = listener.local_addr()?.as_pathname().unwrap_or(Path::new("")).to_owned();
@@ -198,15 +203,14 @@ fn passed(access: &Access) -> Result<Option<Listener>, Trouble> {
     } else {
         let listener = StdTcpListener::from(socket);
         let at = listener.local_addr()?;
-        access.check_tcp(&at)?;
+        access.check_tcp(&at, has_tls)?;
         listener.set_nonblocking(true)?;
         (Socket::Tcp(TcpListener::from_std(listener)?), Address::Tcp(at))
-    };
-    Ok(Some(Listener { socket, address, is_ours: false }))
+    }))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn passed(_: &Access) -> Result<Option<Listener>, Trouble> {
+fn passed(_: &Access, _: bool) -> Result<Option<(Socket, Address)>, Trouble> {
     Ok(None)
 }
 

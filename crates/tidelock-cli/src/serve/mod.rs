@@ -7,12 +7,14 @@
 //! | file | what is in it |
 //! |---|---|
 //! | [`listen`] | addresses, and the sockets at them |
+//! | [`tls`] | TLS of TCP clients |
 //! | [`peer`] | one connection: who is at its other end, and whether they read |
 //! | [`connection`] | HTTP on a connection, within limits |
 //! | [`access`] | who may ask: token, `Host`, `Origin` |
 //! | [`limits`] | how much one client and all of them may use |
 //! | [`route`] | which call is which function |
 //! | [`asked`] | a request: its moment, path, query and body |
+//! | [`said`] | what a client says while its answer runs |
 //! | [`answer`] | what goes back: JSON, or a stream of lines |
 //! | [`problem`] | what went wrong, as kind and status |
 //! | [`hold`] | the life of a hold: waiting, granted, renewed, ended |
@@ -21,12 +23,14 @@
 //! | [`queue`] | who waits before whom, for the lines that say so |
 //! | [`look`] | who holds what, and taking it away |
 //! | [`tickets`] | locks without a stream |
+//! | [`terraform`] | state locks of Terraform |
 //! | [`elections`] | candidates, leaders, observers |
 //! | [`once`] | slots of a period |
 //! | [`stock`] | limited stock |
 //! | [`figures`] | `/metrics`, for Prometheus |
 //! | [`page`] | the page for people, live |
 //! | [`openapi`] | the description of all calls, for programs |
+//! | [`schema`] | the values in that description |
 //! | [`shutdown`] | the end: signals, standard input, drained holds |
 
 mod access;
@@ -47,9 +51,13 @@ mod peer;
 mod problem;
 mod queue;
 mod route;
+mod said;
+mod schema;
 mod shutdown;
 mod stock;
+mod terraform;
 mod tickets;
+mod tls;
 mod wanted;
 
 use std::{sync::Arc, time::Duration};
@@ -63,7 +71,7 @@ use self::{
     shutdown::Running, stock::Items,
 };
 use crate::{
-    args::{Serve, Ui},
+    args::{Serve, Tls, Ui},
     exit::Exit,
     observe::{Observer, Options},
     output::{self, Trouble},
@@ -85,6 +93,8 @@ struct Server {
     access: Access,
     figures: Figures,
     max_hold: Option<Duration>,
+    /// How long a client may take to send a head, and may send nothing.
+    idle: Option<Duration>,
     observer: Observer,
     /// Whether people may take locks away on the page.
     allow_break: bool,
@@ -132,7 +142,8 @@ async fn serve(
     let recorder = figures::Recorder::install()?;
     let mut end = shutdown::End::new(args.until_stdin_closes)?;
     limits::raise_open_files();
-    let listener = Listener::bind(args.listen, &access)?;
+    let tls = args.tls.map(|Tls { cert, key }| tls::Tls::read(&cert, &key)).transpose()?;
+    let listener = Listener::bind(args.listen, &access, tls)?;
     let mut connect = Locks::builder(store.url()).metrics_groups(args.metrics_group.clone());
     if let Some(limit) = args.max_hold {
         connect = connect.max_hold(limit);
@@ -157,6 +168,7 @@ async fn serve(
         access,
         figures: recorder.figures(args.metrics_group, args.observe),
         max_hold: args.max_hold,
+        idle: args.idle,
         observer,
         allow_break: args.watching.allow_break,
         closing,

@@ -26,8 +26,7 @@ struct Body {
     #[serde(deserialize_with = "period")]
     every: Period,
     slot: Option<String>,
-    #[serde(default)]
-    retry_failed: bool,
+    retry_failed: Option<bool>,
     label: Option<String>,
     #[serde(default, deserialize_with = "time")]
     ttl: Option<Duration>,
@@ -41,7 +40,7 @@ pub(super) async fn start(asked: Asked, server: &Arc<Server>) -> Result<Answer, 
     let label = body.label.unwrap_or_else(|| asked.peer.label.to_string());
     let ttl = body.ttl.unwrap_or(DEFAULT_TTL);
     let mut job = server.locks.once(name.as_str(), body.every).label(&label).ttl(ttl);
-    job = job.retry_failed(body.retry_failed);
+    job = job.retry_failed(body.retry_failed.unwrap_or(false));
     if let Some(slot) = &body.slot {
         job = job.slot(slot);
     }

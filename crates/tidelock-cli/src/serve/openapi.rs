@@ -1,8 +1,29 @@
 //! The description of all calls, for programs: made from the table of routes, so that none is missing.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
-use super::route::{Call, ROUTES};
+use super::{
+    route::{Call, ROUTES},
+    schema::{
+        advertised, body, error, flag, label, line, name, object, order, period, share, some_time, start,
+        text, time, ttl, view, whole, within, yes_no,
+    },
+};
+
+/// What the calls of a server depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The shortest lifetime of a lock in its store.
+    pub(super) min_ttl: Duration,
+    /// Whether clients have to confirm their holds.
+    pub(super) must_confirm: bool,
+}
+
+/// The most that there can be of an item, and the most segments.
+const MOST: u64 = 1_000_000_000_000;
+const MOST_SEGMENTS: u64 = 1_024;
 
 /// What can be said of a call beyond its route.
 struct Described {
@@ -17,11 +38,11 @@ struct Described {
 }
 
 /// The document.
-pub(super) fn describe() -> Value {
+pub(super) fn describe(setting: Setting) -> Value {
     let mut paths = Map::new();
     for route in &ROUTES {
         let item = paths.entry(route.path).or_insert_with(|| json!({}));
-        item[route.method.as_str().to_ascii_lowercase()] = operation(route.call, route.path);
+        item[route.method.as_str().to_ascii_lowercase()] = operation(route.call, route.path, setting);
     }
     json!({
         "openapi": "3.1.0",
@@ -38,8 +59,8 @@ pub(super) fn describe() -> Value {
     })
 }
 
-fn operation(call: Call, path: &str) -> Value {
-    let Described { summary, body, answer, is_stream, fails } = described(call);
+fn operation(call: Call, path: &str, setting: Setting) -> Value {
+    let Described { summary, body, answer, is_stream, fails } = described(call, setting);
     let kind = match call {
         Call::Metrics => "text/plain",
         _ if is_stream => "application/x-ndjson",
@@ -55,14 +76,14 @@ fn operation(call: Call, path: &str) -> Value {
     let mut parameters: Vec<Value> = path
         .split('/')
         .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
-        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}}))
+        .map(|part| json!({"name": part, "in": "path", "required": true, "schema": name()}))
         .collect();
     let query = match call {
-        Call::LookAll => Some("prefix"),
-        Call::Evict => Some("reason"),
+        Call::LookAll => Some(("prefix", text())),
+        Call::Evict => Some(("reason", label())),
         _ => None,
     };
-    parameters.extend(query.map(|name| json!({"name": name, "in": "query", "schema": {"type": "string"}})));
+    parameters.extend(query.map(|(name, schema)| json!({"name": name, "in": "query", "schema": schema})));
     let mut operation = json!({
         "operationId": format!("{call:?}"),
         "summary": summary,
@@ -70,18 +91,36 @@ fn operation(call: Call, path: &str) -> Value {
         "responses": responses,
     });
     if let Some(schema) = body {
-        operation["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
+        let required = schema["required"].as_array().is_some_and(|required| !required.is_empty());
+        operation["requestBody"] =
+            json!({"required": required, "content": {"application/json": {"schema": schema}}});
     }
     operation
 }
 
-fn described(call: Call) -> Described {
+fn described(call: Call, setting: Setting) -> Described {
+    let ttl = || ttl(setting.min_ttl);
+    // A hold whose client has to confirm it says so.
+    let of_hold = |fields: &[(&str, Value)], required: &[&str]| {
+        let confirm = if setting.must_confirm { json!({"const": true}) } else { yes_no() };
+        let mut required = required.to_vec();
+        required.extend(setting.must_confirm.then_some("confirm"));
+        body(&[fields, &[("ttl", ttl()), ("label", label()), ("confirm", confirm)]].concat(), &required)
+    };
+    let of_lock = [("wait", time()), ("owner", label()), ("max_hold", some_time()), ("progress", yes_no())];
     let plain = |summary, answer| Described { summary, body: None, answer, is_stream: false, fails: &[] };
     match call {
-        Call::Lock => hold("Acquires a lock and holds it while the stream is open", lock_body(&[])),
+        Call::Lock => hold(
+            "Acquires a lock and holds it while the stream is open",
+            of_hold(&[&of_lock[..], &[("share", share())]].concat(), &[]),
+        ),
         Call::LockAll => hold(
             "Acquires several locks, all or none",
-            lock_body(&[("names", json!({"type": "array", "items": text(), "minItems": 1}))]),
+            of_hold(
+                &[&of_lock[..], &[("names", json!({"type": "array", "items": name(), "minItems": 1}))]]
+                    .concat(),
+                &["names"],
+            ),
         ),
         Call::LookAll => {
             plain("Lists the locks that are held or waited for", json!({"type": "array", "items": view()}))
@@ -102,8 +141,8 @@ fn described(call: Call) -> Described {
         Call::Done => Described { fails: &[410], ..plain("Records that the slot was run", flag("done")) },
         Call::Failed => Described { fails: &[410], ..plain("Says that the slot failed", flag("failed")) },
         Call::Ticket => Described {
-            body: Some(object(
-                &[("wait", time()), ("ttl", time()), ("share", share()), ("label", text())],
+            body: Some(body(
+                &[("wait", time()), ("ttl", ttl()), ("share", share()), ("label", label())],
                 &[],
             )),
             fails: &[408, 409, 410],
@@ -116,7 +155,7 @@ fn described(call: Call) -> Described {
             )
         },
         Call::RenewTicket => Described {
-            body: Some(object(&[("ticket", text())], &["ticket"])),
+            body: Some(body(&[("ticket", text())], &["ticket"])),
             fails: &[410],
             ..plain(
                 "Starts the ttl of a ticket again",
@@ -124,22 +163,13 @@ fn described(call: Call) -> Described {
             )
         },
         Call::ReleaseTicket => Described {
-            body: Some(object(&[("ticket", text())], &["ticket"])),
+            body: Some(body(&[("ticket", text())], &["ticket"])),
             fails: &[410],
             ..plain("Releases the lock of a ticket", flag("released"))
         },
         Call::Campaign => hold(
             "Waits until this candidate leads, and leads while the stream is open",
-            object(
-                &[
-                    ("advertise", text()),
-                    ("ttl", time()),
-                    ("label", text()),
-                    ("progress", yes_no()),
-                    ("confirm", yes_no()),
-                ],
-                &[],
-            ),
+            of_hold(&[("advertise", advertised()), ("progress", yes_no())], &[]),
         ),
         Call::Leader => plain("Shows who leads", json!({"type": "object"})),
         Call::WatchLeader => Described {
@@ -148,33 +178,29 @@ fn described(call: Call) -> Described {
         },
         Call::Once => hold(
             "Gives the right to run a slot of a period, if nobody ran it",
-            object(
-                &[
-                    ("every", time()),
-                    ("slot", text()),
-                    ("retry_failed", yes_no()),
-                    ("ttl", time()),
-                    ("label", text()),
-                    ("confirm", yes_no()),
-                ],
-                &["every"],
-            ),
+            of_hold(&[("every", period()), ("slot", start()), ("retry_failed", yes_no())], &["every"]),
         ),
         Call::OpenStock => Described {
-            body: Some(object(&[("amount", whole()), ("segments", whole())], &["amount"])),
+            body: Some(body(
+                &[("amount", within(0, MOST)), ("segments", within(1, MOST_SEGMENTS))],
+                &["amount"],
+            )),
+            fails: &[409],
             ..plain("Opens the stock of an item", json!({"type": "object"}))
         },
-        Call::Take => sale("Sells to an order", &[("order", text()), ("amount", whole())], &["order"]),
+        Call::Take => {
+            sale("Sells to an order", &[("order", order()), ("amount", within(1, MOST))], &["order"])
+        }
         Call::Reserve => {
-            let fields = [("order", text()), ("amount", whole()), ("ttl", time())];
+            let fields = [("order", order()), ("amount", within(1, MOST)), ("ttl", some_time())];
             sale("Reserves for an order", &fields, &["order", "ttl"])
         }
         Call::ConfirmOrder => {
-            let done = sale("Sells what was reserved", &[("order", text())], &["order"]);
+            let done = sale("Sells what was reserved", &[("order", order())], &["order"]);
             Described { answer: flag("confirmed"), ..done }
         }
         Call::GiveBack => {
-            let done = sale("Gives back what was taken or reserved", &[("order", text())], &["order"]);
+            let done = sale("Gives back what was taken or reserved", &[("order", order())], &["order"]);
             Described { answer: flag("given_back"), ..done }
         }
         Call::Tally => Described {
@@ -182,6 +208,8 @@ fn described(call: Call) -> Described {
             ..plain("Counts what is left, reserved and sold", json!({"type": "object"}))
         },
         Call::Abilities => plain("Says what the store can do", json!({"type": "object"})),
+        // OpenAPI knows no such methods.
+        Call::TerraformLock | Call::TerraformUnlock => plain("Locks a state of Terraform", json!({})),
         Call::OpenApi => plain("Describes all calls", json!({"type": "object"})),
         Call::Metrics => plain("Has the figures of this server, for Prometheus", text()),
         Call::Health => plain("Says that the server serves", object(&[("status", text())], &["status"])),
@@ -197,70 +225,7 @@ fn hold(summary: &'static str, body: Value) -> Described {
 fn sale(summary: &'static str, fields: &[(&str, Value)], required: &[&str]) -> Described {
     let words = json!({"enum": ["taken", "reserved", "sold_out", "closed", "returned"]});
     let answer = object(&[("sale", words)], &["sale"]);
-    Described { summary, body: Some(object(fields, required)), answer, is_stream: false, fails: &[409] }
-}
-
-fn lock_body(more: &[(&str, Value)]) -> Value {
-    let mut fields = vec![
-        ("wait", time()),
-        ("ttl", time()),
-        ("share", share()),
-        ("owner", text()),
-        ("label", text()),
-        ("max_hold", time()),
-        ("progress", yes_no()),
-        ("confirm", yes_no()),
-    ];
-    fields.extend_from_slice(more);
-    let required: Vec<&str> = more.iter().map(|(name, _)| *name).collect();
-    object(&fields, &required)
-}
-
-fn object(fields: &[(&str, Value)], required: &[&str]) -> Value {
-    let properties: Map<String, Value> =
-        fields.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
-    json!({"type": "object", "properties": properties, "required": required})
-}
-
-fn line(events: &[&str]) -> Value {
-    object(&[("event", json!({"enum": events}))], &["event"])
-}
-
-fn flag(name: &str) -> Value {
-    object(&[(name, yes_no())], &[name])
-}
-
-fn error() -> Value {
-    object(
-        &[("kind", text()), ("message", text()), ("retryable", yes_no())],
-        &["kind", "message", "retryable"],
-    )
-}
-
-fn view() -> Value {
-    let list = json!({"type": "array"});
-    object(&[("name", text()), ("holders", list.clone()), ("waiters", list)], &["name", "holders", "waiters"])
-}
-
-fn share() -> Value {
-    let permits = object(&[("permits", whole()), ("of", whole())], &["permits", "of"]);
-    json!({"oneOf": [{"enum": ["exclusive", "write", "shared"]}, permits]})
-}
-
-fn time() -> Value {
-    json!({"oneOf": [{"type": "string"}, {"type": "number", "minimum": 0}]})
-}
-
-fn text() -> Value {
-    json!({"type": "string"})
-}
-
-fn whole() -> Value {
-    json!({"type": "integer", "minimum": 0})
-}
-
-fn yes_no() -> Value {
-    json!({"type": "boolean"})
+    Described { summary, body: Some(body(fields, required)), answer, is_stream: false, fails: &[409] }
 }
 
 fn meaning(status: u16) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     sync::{Arc, Weak},
@@ -14,7 +14,10 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     net::sockopt::set_socket_send_buffer_size,
 };
-use tokio::net::{TcpStream, UnixStream};
+use tokio::{
+    io::Interest,
+    net::{TcpStream, UnixStream},
+};
 
 /// Who is asking: streams are counted for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +31,8 @@ pub(super) enum Client {
 pub(super) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    /// The plain side of TLS, and who is at its other end.
+    Tls(UnixStream, SocketAddr),
 }
 
 /// The connection that a request came on. Its clones share the socket, which closes with the last of them.
@@ -35,35 +40,33 @@ pub(super) enum Stream {
 pub(super) struct Peer {
     stream: Arc<Stream>,
     pub(super) client: Client,
+    /// The user at the other end, on a Unix socket.
+    pub(super) user: Option<u32>,
     /// Who it is, for others that look at its locks.
     pub(super) label: Arc<str>,
 }
 
 impl Peer {
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
-        let (client, label) = match &stream {
+        let (client, user, label) = match &stream {
             Stream::Unix(stream) => {
-                let process = stream.peer_cred()?.pid().unwrap_or_default();
-                (Client::Process(process), program(process))
+                let other = stream.peer_cred()?;
+                let process = other.pid().unwrap_or_default();
+                (Client::Process(process), Some(other.uid()), program(process))
             }
-            Stream::Tcp(stream) => {
-                let address = stream.peer_addr()?;
-                (Client::Host(address.ip()), format!("client at {address}"))
-            }
+            Stream::Tcp(stream) => of_host(stream.peer_addr()?),
+            Stream::Tls(_, address) => of_host(*address),
         };
-        Ok(Self { stream: Arc::new(stream), client, label: label.into() })
+        Ok(Self { stream: Arc::new(stream), client, user, label: label.into() })
     }
 
+    /// Whether it came over TCP, with or without TLS.
     pub(super) fn is_tcp(&self) -> bool {
-        matches!(*self.stream, Stream::Tcp(_))
+        !matches!(*self.stream, Stream::Unix(_))
     }
 
-    /// The user at the other end, on a Unix socket.
-    pub(super) fn user(&self) -> io::Result<Option<u32>> {
-        match &*self.stream {
-            Stream::Unix(stream) => Ok(Some(stream.peer_cred()?.uid())),
-            Stream::Tcp(_) => Ok(None),
-        }
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(*self.stream, Stream::Tls(..))
     }
 
     /// The connection as a task knows it that must not keep it open.
@@ -123,7 +126,7 @@ impl Distant {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Unix(stream) => stream.as_fd(),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.as_fd(),
             Self::Tcp(stream) => stream.as_fd(),
         }
     }
@@ -138,28 +141,39 @@ impl AsFd for Peer {
 impl Stream {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.poll_read_ready(context),
             Self::Tcp(stream) => stream.poll_read_ready(context),
         }
     }
 
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Unix(stream) => stream.poll_write_ready(context),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.poll_write_ready(context),
             Self::Tcp(stream) => stream.poll_write_ready(context),
         }
     }
 
+    /// Reads what is there.
+    ///
+    /// If that was less than there is room for, the socket is empty: the next read waits for news without asking the
+    /// kernel, as tokio's own reads do.
     fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Unix(stream) => stream.try_read(bytes),
-            Self::Tcp(stream) => stream.try_read(bytes),
-        }
+        let mut read = None;
+        let work = || {
+            let count = rustix::io::read(self, &mut *bytes)?;
+            read = Some(count);
+            if 0 < count && count < bytes.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(count) }
+        };
+        let done = match self {
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.try_io(Interest::READABLE, work),
+            Self::Tcp(stream) => stream.try_io(Interest::READABLE, work),
+        };
+        read.map_or(done, Ok)
     }
 
     fn write(&self, bytes: &[io::IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Unix(stream) => stream.try_write_vectored(bytes),
+            Self::Unix(stream) | Self::Tls(stream, _) => stream.try_write_vectored(bytes),
             Self::Tcp(stream) => stream.try_write_vectored(bytes),
         }
     }
@@ -209,6 +223,10 @@ impl hyper::rt::Write for Peer {
         let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Write);
         Poll::Ready(Ok(()))
     }
+}
+
+fn of_host(address: SocketAddr) -> (Client, Option<u32>, String) {
+    (Client::Host(address.ip()), None, format!("client at {address}"))
 }
 
 /// A process as others see it: program and process id.

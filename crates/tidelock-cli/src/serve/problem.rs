@@ -48,6 +48,10 @@ impl Problem {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", message).retryable()
     }
 
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
     /// The server ends.
     pub(super) fn closing() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "this server is shutting down").retryable()
@@ -98,6 +102,7 @@ impl From<Error> for Problem {
             ErrorKind::Upgrade => (StatusCode::CONFLICT, "upgrade"),
             ErrorKind::OtherSale => (StatusCode::CONFLICT, "other_sale"),
             ErrorKind::OrderMismatch => (StatusCode::CONFLICT, "order_mismatch"),
+            ErrorKind::NoSuchStock => (StatusCode::NOT_FOUND, "not_found"),
             ErrorKind::InvalidName | ErrorKind::InvalidOption | ErrorKind::InvalidUrl => {
                 (StatusCode::BAD_REQUEST, "config")
             }

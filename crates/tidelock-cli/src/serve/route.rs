@@ -11,7 +11,7 @@ use super::{
     asked::{Asked, decode},
     elections, hold, holds, look, once, openapi,
     problem::Problem,
-    stock, tickets,
+    stock, terraform, tickets,
     wanted::Body,
 };
 use crate::commands::stores::Row;
@@ -45,6 +45,8 @@ pub(super) enum Call {
     OpenApi,
     Health,
     Metrics,
+    TerraformLock,
+    TerraformUnlock,
 }
 
 /// A method and a pattern of paths. In a pattern, `{name}` and `{item}` stand for one or more segments, other names in
@@ -56,7 +58,7 @@ pub(super) struct Route {
     pub(super) call: Call,
 }
 
-/// All calls; of two that fit, the first is meant.
+/// All calls. Patterns that also fit a name are before it, and routes of one pattern are next to each other.
 pub(super) static ROUTES: [Route; 26] = [
     Route { method: Method::POST, path: "/v1/locks", call: Call::LockAll },
     Route { method: Method::GET, path: "/v1/locks", call: Call::LookAll },
@@ -86,18 +88,28 @@ pub(super) static ROUTES: [Route; 26] = [
     Route { method: Method::GET, path: "/metrics", call: Call::Metrics },
 ];
 
+/// Calls with methods that OpenAPI has no word for.
+const UNDESCRIBED: [(&str, &str, Call); 2] = [
+    ("LOCK", "/v1/terraform/{name}", Call::TerraformLock),
+    ("UNLOCK", "/v1/terraform/{name}", Call::TerraformUnlock),
+];
+
 /// The call that a request makes, and what stands in its path for the names of the pattern.
 pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), Problem> {
+    let all = ROUTES.iter().map(|route| (route.method.as_str(), route.path, route.call)).chain(UNDESCRIBED);
+    // Of several patterns that fit, the first is meant, with all its methods.
+    let mut meant = None;
     let mut allowed = Vec::new();
-    for route in &ROUTES {
-        if let Some(parts) = parts(route.path, path) {
-            if route.method == *method {
+    for (of, pattern, call) in all {
+        if meant.is_none_or(|meant| meant == pattern)
+            && let Some(parts) = parts(pattern, path)
+        {
+            if of == method.as_str() {
                 let parts = parts.iter().map(|part| decode(part)).collect::<Result<_, _>>()?;
-                return Ok((route.call, parts));
+                return Ok((call, parts));
             }
-            if !allowed.contains(&route.method.as_str()) {
-                allowed.push(route.method.as_str());
-            }
+            meant = Some(pattern);
+            allowed.push(of);
         }
     }
     if allowed.is_empty() {
@@ -178,10 +190,15 @@ pub(super) async fn answer(call: Call, mut asked: Asked, server: &Arc<Server>) -
         Call::GiveBack => bounded(stock::give_back(&asked, server)).await,
         Call::Tally => bounded(stock::tally(&asked, server)).await,
         Call::Abilities => Ok(answer::ok(&Row::new(&server.place, server.locks.abilities()))),
-        Call::OpenApi => Ok(answer::ok(&openapi::describe())),
         Call::Metrics => {
             Ok(answer::text("text/plain; version=0.0.4; charset=utf-8", server.figures.render(server)))
         }
+        Call::OpenApi => {
+            let (min_ttl, must_confirm) = (server.locks.abilities().min_ttl, asked.peer.is_tcp());
+            Ok(answer::ok(&openapi::describe(openapi::Setting { min_ttl, must_confirm })))
+        }
+        Call::TerraformLock => bounded(terraform::lock(asked, server)).await,
+        Call::TerraformUnlock => bounded(terraform::unlock(&asked, server)).await,
         Call::Health => {
             let status = if server.closing.borrow().is_ending() { "closing" } else { "serving" };
             let store = server.locks.abilities().store;
@@ -202,7 +219,9 @@ mod tests {
         assert_eq!(call(Method::POST, "/v1/locks"), (Call::LockAll, vec![]));
         let evicted = call(Method::DELETE, "/v1/locks/a/claims/b/claims/7");
         assert_eq!(evicted, (Call::Evict, vec!["a/claims/b".to_owned(), "7".to_owned()]));
-        assert_eq!(call(Method::POST, "/v1/locks/a/claims/7").0, Call::Lock);
+        assert_eq!(call(Method::POST, "/v1/locks/a%2Fclaims/7").0, Call::Lock);
+        let terraform = find(&"LOCK".parse().unwrap(), "/v1/terraform/prod/network").unwrap();
+        assert_eq!(terraform, (Call::TerraformLock, vec!["prod/network".to_owned()]));
     }
 
     #[test]
@@ -212,5 +231,10 @@ mod tests {
         }
         let wrong = find(&Method::PUT, "/v1/locks/a").unwrap_err();
         assert_eq!(wrong.status(), StatusCode::METHOD_NOT_ALLOWED);
+        // The first pattern that fits says which methods are allowed.
+        for path in ["/v1/stock/a/open", "/v1/elections/a/watch", "/v1/locks/a/claims/7"] {
+            let wrong = find(&Method::PATCH, path).unwrap_err();
+            assert!(!serde_json::to_string(&wrong).unwrap().contains(", "), "{path}");
+        }
     }
 }

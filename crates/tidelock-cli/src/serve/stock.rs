@@ -6,10 +6,11 @@ use std::{
     time::Duration,
 };
 
+use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use tidelock::{
-    Name, Result,
+    ErrorKind, Name, Result,
     stock::{Sale, Stock, Stocks},
 };
 use tokio::sync::OnceCell;
@@ -17,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::{
     Server,
     answer::{self, Answer},
-    asked::{Asked, time},
+    asked::{Asked, time, whole},
     problem::Problem,
 };
 
@@ -50,11 +51,7 @@ impl Items {
         if let Some(stock) = self.open().get(item) {
             return Ok(stock.clone());
         }
-        let stock = self.stocks().await?.find(item.as_str()).await.map_err(|error| {
-            // The library has no kind of its own for it.
-            let is_missing = error.is_denied() && error.to_string().contains("there is no such stock");
-            if is_missing { Problem::not_found(error.to_string()) } else { error.into() }
-        })?;
+        let stock = self.stocks().await?.find(item.as_str()).await?;
         self.keep(&stock);
         Ok(stock)
     }
@@ -90,7 +87,9 @@ impl Items {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opening {
-    amount: u64,
+    #[serde(default, deserialize_with = "whole")]
+    amount: Option<u64>,
+    #[serde(default, deserialize_with = "whole")]
     segments: Option<u32>,
 }
 
@@ -98,8 +97,8 @@ struct Opening {
 #[serde(deny_unknown_fields)]
 struct Order {
     order: String,
-    #[serde(default = "one")]
-    amount: u64,
+    #[serde(default, deserialize_with = "whole")]
+    amount: Option<u64>,
     #[serde(default, deserialize_with = "time")]
     ttl: Option<Duration>,
 }
@@ -110,18 +109,24 @@ struct Ending {
     order: String,
 }
 
-fn one() -> u64 {
-    1
-}
-
 /// `POST /v1/stock/{item}/open`: makes the stock, or finds it as it is.
 pub(super) async fn open(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
     let body: Opening = asked.json()?;
-    let mut opening = server.items.stocks().await?.open(&asked.parts[0], body.amount);
+    let amount = body.amount.ok_or_else(|| Problem::bad_request("give the amount: how many there are"))?;
+    let mut opening = server.items.stocks().await?.open(&asked.parts[0], amount);
     if let Some(segments) = body.segments {
         opening = opening.segments(segments);
     }
-    let stock = opening.await?;
+    let stock = match opening.await {
+        // It was opened with another number, or in other segments.
+        Err(error)
+            if error.kind() == ErrorKind::InvalidOption
+                && server.items.find(&Name::new(&asked.parts[0])?).await.is_ok() =>
+        {
+            return Err(Problem::new(StatusCode::CONFLICT, "opened_otherwise", error.to_string()));
+        }
+        stock => stock?,
+    };
     server.items.keep(&stock);
     Ok(answer::ok(&json!({"item": stock.item(), "segments": stock.segments()})))
 }
@@ -147,7 +152,7 @@ pub(super) async fn take(asked: &Asked, server: &Server) -> Result<Answer, Probl
         .items
         .ask(asked, |stock| {
             let order = order.clone();
-            async move { stock.take(&order, amount).await }
+            async move { stock.take(&order, amount.unwrap_or(1)).await }
         })
         .await?;
     Ok(answer::ok(&json!({"sale": word(sale)})))
@@ -161,7 +166,7 @@ pub(super) async fn reserve(asked: &Asked, server: &Server) -> Result<Answer, Pr
         .items
         .ask(asked, |stock| {
             let order = order.clone();
-            async move { stock.reserve(&order, amount, ttl).await }
+            async move { stock.reserve(&order, amount.unwrap_or(1), ttl).await }
         })
         .await?;
     Ok(answer::ok(&json!({"sale": word(sale)})))

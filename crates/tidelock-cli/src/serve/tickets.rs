@@ -24,30 +24,16 @@ struct Shown {
 }
 
 /// A ticket, and when the question was asked that its lease counts from.
-type Left = (Ticket, Moment);
+pub(super) type Left = (Ticket, Moment);
 
 /// `POST /v1/tickets/{name}`: acquires a lock and leaves it held.
 pub(super) async fn acquire(mut asked: Asked, server: &Arc<Server>) -> Result<Answer, Problem> {
     let body: Body = asked.json()?;
-    Store::check_beyond_process(&server.locks).map_err(problem)?;
-    let names = std::mem::take(&mut asked.parts);
-    let mut ask = body.ask(names, &asked, server)?;
     if body.names.is_some() || body.progress.is_some() || body.confirm.is_some() {
         return Err(Problem::bad_request("a ticket has no stream: leave out names, progress and confirm"));
     }
-    if server.max_hold.is_some_and(|most| ask.ttl > most) {
-        return Err(Problem::bad_request("the ttl is longer than this server lets a lock be held"));
-    }
-    (ask.detached, ask.max_hold) = (true, None);
-    let permit = server.limits.stream(asked.peer.client)?;
-    let (give, ticket) = oneshot::channel();
-    let of_task = Arc::clone(server);
-    // In a task of its own: if the client goes away, what was acquired for it is given back.
-    server.running.spawn(async move {
-        let _permit = permit;
-        leave(&Wanted::Locks(ask), give, &of_task).await;
-    });
-    let (ticket, since) = ticket.await.unwrap_or_else(|_| Err(Problem::internal()))?;
+    let names = std::mem::take(&mut asked.parts);
+    let (ticket, since) = take(body, names, &asked, server).await?;
     Ok(answer::ok(&json!({
         "ticket": ticket.to_string(),
         "name": ticket.name(),
@@ -55,6 +41,30 @@ pub(super) async fn acquire(mut asked: Asked, server: &Arc<Server>) -> Result<An
         "ttl_ms": u64::try_from(ticket.ttl().as_millis()).unwrap_or(u64::MAX),
         "until_us": until_us(&ticket, since, &asked),
     })))
+}
+
+/// Acquires a lock for a client that has no stream. If the client goes away meanwhile, the lock is given back.
+pub(super) async fn take(
+    body: Body,
+    names: Vec<String>,
+    asked: &Asked,
+    server: &Arc<Server>,
+) -> Result<Left, Problem> {
+    Store::check_beyond_process(&server.locks).map_err(problem)?;
+    let mut ask = body.ask(names, asked, server)?;
+    if server.max_hold.is_some_and(|most| ask.ttl > most) {
+        return Err(Problem::bad_request("the ttl is longer than this server lets a lock be held"));
+    }
+    (ask.detached, ask.max_hold) = (true, None);
+    let permit = server.limits.stream(asked.peer.client)?;
+    let (give, ticket) = oneshot::channel();
+    let of_task = Arc::clone(server);
+    // In a task of its own, which outlives the client.
+    server.running.spawn(async move {
+        let _permit = permit;
+        leave(&Wanted::Locks(ask), give, &of_task).await;
+    });
+    ticket.await.unwrap_or_else(|_| Err(Problem::internal()))
 }
 
 async fn leave(wanted: &Wanted, mut give: oneshot::Sender<Result<Left, Problem>>, server: &Server) {
@@ -95,7 +105,7 @@ pub(super) async fn release(asked: &Asked, server: &Server) -> Result<Answer, Pr
 
 fn shown(asked: &Asked) -> Result<Ticket, Problem> {
     let body: Shown = asked.json()?;
-    Ok(body.ticket.parse::<Ticket>()?)
+    body.ticket.parse::<Ticket>().map_err(|error| Problem::not_found(error.to_string()))
 }
 
 /// Until when the lock can be relied on: as the library counts, without what clocks may differ by.

@@ -8,7 +8,7 @@ use tidelock::{DEFAULT_TTL, Election, Name, Once};
 
 use super::{
     Server,
-    asked::{Asked, time},
+    asked::{Asked, time, whole},
     once,
     problem::Problem,
 };
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The body of a request for a lock.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Body {
     /// Several locks, all or none.
@@ -135,15 +135,18 @@ fn share<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Share>, D:
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Part {
-        permits: u32,
-        of: u32,
+        #[serde(deserialize_with = "whole")]
+        permits: Option<u32>,
+        #[serde(deserialize_with = "whole")]
+        of: Option<u32>,
     }
     let value = Value::deserialize(deserializer)?;
     Ok(match value.as_str() {
         None if value.is_null() => None,
         None => {
             let Part { permits, of } = serde_json::from_value(value).map_err(de::Error::custom)?;
-            Some(Share::Permits(Permits { n: permits, of }))
+            // Zero is refused with a sentence of its own.
+            Some(Share::Permits(Permits { n: permits.unwrap_or(0), of: of.unwrap_or(0) }))
         }
         Some("exclusive") => Some(Share::Exclusive),
         Some("write") => Some(Share::Write),

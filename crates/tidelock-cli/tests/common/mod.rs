@@ -86,6 +86,12 @@ impl Store {
         Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
+    /// In a directory with a name that people may read in a picture.
+    pub(crate) fn named(name: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix(name).rand_bytes(0).tempdir();
+        Self(folder.expect("a temporary directory of this name"))
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("file:{}", self.0.path().display())
     }

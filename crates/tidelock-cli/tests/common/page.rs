@@ -40,7 +40,10 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn open(args: &[&str]) -> Self {
-        let store = Store::new();
+        Self::of(Store::new(), args)
+    }
+
+    pub(crate) fn of(store: Store, args: &[&str]) -> Self {
         let (server, link) = Server::start(store.tidelock(&[&["ui"], args].concat()));
         let browser = Browser::start();
         browser.open(&link);

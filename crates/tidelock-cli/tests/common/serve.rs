@@ -147,6 +147,18 @@ impl Connection<UnixStream> {
         Self { reader: BufReader::new(stream) }
     }
 
+    /// Whether the server has closed it. What it said before is lost.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let stream = self.reader.get_mut();
+        stream.set_nonblocking(true).expect("a socket");
+        let read = stream.read(&mut [0; 4096]);
+        stream.set_nonblocking(false).expect("a socket");
+        match read {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+
     /// Ends it in a way that the other end sees.
     pub(crate) fn close(self) {
         let _ = self.reader.get_ref().shutdown(Shutdown::Both);
@@ -162,6 +174,10 @@ impl Connection<TcpStream> {
 }
 
 impl<S: Read + Write> Connection<S> {
+    pub(crate) fn over(stream: S) -> Self {
+        Self { reader: BufReader::new(stream) }
+    }
+
     /// Sends a request. `headers` are lines with their ends; without a `Host` one is added.
     pub(crate) fn send(&mut self, method: &str, path: &str, headers: &str, body: &str) {
         let host = if headers.contains("Host:") { "" } else { "Host: localhost\r\n" };
@@ -174,6 +190,16 @@ impl<S: Read + Write> Connection<S> {
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         // A server that refuses early may have closed its end.
         let _ = self.reader.get_mut().write_all(bytes);
+    }
+
+    /// Sends a line of a body that stays open.
+    pub(crate) fn say(&mut self, line: &str) {
+        self.send_raw(format!("{:x}\r\n{line}\n\r\n", line.len() + 1).as_bytes());
+    }
+
+    /// Sends the end of a body that stayed open.
+    pub(crate) fn end_body(&mut self) {
+        self.send_raw(b"0\r\n\r\n");
     }
 
     /// The head of an answer: its status, and whether its body comes in chunks.
@@ -259,6 +285,16 @@ impl Hold {
         connection.send("POST", &format!("/v1/locks/{name}"), "", body);
         let (status, length) = connection.head();
         assert!(status == 200 && length.is_none(), "{name} {body}: {status}");
+        let first = connection.event().expect("a line");
+        Self { connection, first }
+    }
+
+    /// With a body that stays open.
+    pub(crate) fn opened(mut connection: Connection<UnixStream>, path: &str, body: &str) -> Self {
+        let kind = "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n";
+        connection.send_raw(format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n").as_bytes());
+        connection.say(body);
+        assert_eq!(connection.head(), (200, None), "{path} {body}");
         let first = connection.event().expect("a line");
         Self { connection, first }
     }

@@ -40,6 +40,14 @@ impl Error {
         )
     }
 
+    pub(crate) fn no_such_stock(item: &Name) -> Self {
+        Self::new(
+            ErrorKind::NoSuchStock,
+            None,
+            format!("there is no stock {item:?}: open it with a number first"),
+        )
+    }
+
     pub(crate) fn other_sale(item: &Name, sale: u64) -> Self {
         Self::new(
             ErrorKind::OtherSale,

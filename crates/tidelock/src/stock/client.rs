@@ -153,7 +153,7 @@ impl Stocks {
     /// Finds the stock of an item that was opened before. Await the result.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and [`Denied`](crate::ErrorKind::Denied) when there is no such stock.
+    /// As [`open`](Self::open), and [`NoSuchStock`](crate::ErrorKind::NoSuchStock) when it was not opened.
     pub fn find(&self, item: impl AsRef<str>) -> Opening {
         Opening { stocks: self.clone(), item: item.as_ref().to_owned(), initial: None, segments: None }
     }

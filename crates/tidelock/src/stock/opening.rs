@@ -63,7 +63,7 @@ impl Opening {
             readings.next(&stock).await?;
             let Some(found) = stock.find_plan().await? else {
                 if self.initial.is_none() {
-                    return Err(stock.denied("there is no such stock: open it with a number first"));
+                    return Err(Error::no_such_stock(stock.item()));
                 }
                 // The first is written; all others find it.
                 stock.write_plan(None, &mine, None).await?;

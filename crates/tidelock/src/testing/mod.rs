@@ -9,6 +9,7 @@
 //! | [`compare`] | random operations against a store and against [`line`](crate::model::line) |
 //! | [`faulty`] | a store that loses, delays, doubles and forgets, driven by a seed |
 //! | [`history`] | what happened, and a checker of what may happen |
+//! | `hostile` | every reader of bytes from outside, for fuzzing |
 //! | [`order`] | who overtakes whom in a store's line |
 //! | [`simulation`] | the engine on the faulty store, replayable by one number |
 //! | `stock` | the same for stores of stock: shared cases, comparison with their model |
@@ -19,6 +20,8 @@ pub mod compare;
 pub mod defect;
 pub mod faulty;
 pub mod history;
+#[doc(hidden)]
+pub mod hostile;
 pub mod order;
 pub mod rng;
 pub mod simulation;

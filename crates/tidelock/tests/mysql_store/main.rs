@@ -10,6 +10,7 @@
 //! | `broken` | servers that answer nonsense, or that are full |
 //! | `login` | servers that refuse, and servers that should be refused |
 //! | `flags` | proxies that set flags of the protocol for all clients |
+//! | `follow` | followers of names that are cut off or forgotten |
 //! | `rights` | tables and procedures of our names that somebody else made |
 //! | `upgrade` | databases of an earlier build, and its clients that are still running |
 //! | `schema` | tables and procedures: made by many at once, by hand, and swept |
@@ -27,6 +28,7 @@ mod connections;
 mod demoted;
 mod figures;
 mod flags;
+mod follow;
 mod login;
 mod relay;
 mod replicas;
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         schema::trials(),
         rights::trials(),
         upgrade::trials(),
+        follow::trials(),
         flags::trials(),
         support::common_trials(),
         support::batches::trials(),

@@ -4,13 +4,17 @@ use std::{io::Write, process::Stdio};
 
 use crate::{
     sql,
-    support::{LONG, NAME, Place, got, hand_over, login::refusal, shared, until_idle, until_waiting, waiter},
+    support::{
+        LONG, NAME, Place, eventually, got, hand_over, login::refusal, shared, until_idle, until_waiting,
+        waiter, within,
+    },
 };
 
 trials! {
     a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held,
     a_client_of_the_first_revision_goes_on_after_an_upgrade,
     a_client_of_the_second_revision_goes_on_after_an_upgrade,
+    a_client_of_the_fourth_revision_goes_on_after_an_upgrade,
     who_may_not_upgrade_is_told_who_can,
 }
 
@@ -50,7 +54,7 @@ async fn a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held() {
     }
     let tables = place.ask(&server, "SHOW TABLES LIKE 'tidelock_listeners'");
     assert_eq!(tables, "", "what stopped replicas is gone");
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t4");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t5");
 }
 
 /// What such a client calls, and what it reads from the answers.
@@ -78,12 +82,20 @@ async fn a_client_of_the_first_revision_goes_on_after_an_upgrade() {
 }
 
 async fn a_client_of_the_second_revision_goes_on_after_an_upgrade() {
+    goes_on_after_an_upgrade("1\t2", include_str!("revision_2.sql")).await;
+}
+
+async fn a_client_of_the_fourth_revision_goes_on_after_an_upgrade() {
+    goes_on_after_an_upgrade("1\t4", include_str!("revision_4.sql")).await;
+}
+
+async fn goes_on_after_an_upgrade(version: &str, schema: &str) {
     let (server, place) = (shared(), Place::shared());
-    apply(&place, include_str!("revision_2.sql"));
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t2");
+    apply(&place, schema);
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), version);
     assert!(place.ask(&server, ENTER).starts_with('H'));
     let locks = place.connect().await;
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t4");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t5");
     // Claims that go together meet those of the old one.
     let names: Vec<String> = (0..8).map(|number| format!("many {number}")).chain([NAME.to_owned()]).collect();
     let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();
@@ -94,6 +106,15 @@ async fn a_client_of_the_second_revision_goes_on_after_an_upgrade() {
     for waiting in waiting {
         got(waiting).await.release().await.unwrap();
     }
+    // What it changes is told to those who follow.
+    let mut watch = locks.election(NAME).watch();
+    assert_eq!(within("nobody leads", watch.next()).await.unwrap().unwrap(), None);
+    let is_followed = "SELECT COUNT(*) FROM tidelock_lines WHERE followed = 1";
+    eventually("it is followed", || place.ask(&server, is_followed) == "1").await;
+    assert!(place.ask(&server, &ENTER.replace("7, 1", "7, 2")).starts_with('H'));
+    assert!(within("it leads", watch.next()).await.unwrap().unwrap().is_some());
+    assert_eq!(place.ask(&server, "CALL tidelock_leave('the lock', 7, 2, NULL)"), "1");
+    assert_eq!(within("nobody leads", watch.next()).await.unwrap().unwrap(), None);
 }
 
 async fn who_may_not_upgrade_is_told_who_can() {

@@ -7,6 +7,7 @@
 //! | `standbys` | a primary dies, and a standby is promoted |
 //! | `network` | connections are cut, sessions ended, and answers lost after the commit |
 //! | `login` | servers that refuse, and servers that should be refused |
+//! | `follow` | followers of names that are cut off, forgotten, or have no right to follow |
 //! | `leaves` | claims that are there when they are left, and claims that are not |
 //! | `rights` | roles with few rights, and schemas of other versions |
 //! | `owners` | schemas that somebody else made first |
@@ -30,6 +31,7 @@ mod advisory;
 mod copies;
 mod crashes;
 mod figures;
+mod follow;
 mod growth;
 mod leaves;
 mod login;
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         rights::trials(),
         owners::trials(),
         upgrade::trials(),
+        follow::trials(),
         copies::trials(),
         peers::trials(),
         resource::trials(),

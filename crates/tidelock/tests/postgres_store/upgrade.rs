@@ -11,7 +11,7 @@ use tidelock::backends::postgres::schema;
 
 use crate::{
     sql,
-    support::{LONG, NAME, Place, got, until_idle, until_waiting, waiter, within},
+    support::{LONG, NAME, Place, eventually, got, until_idle, until_waiting, waiter, within},
 };
 
 trials! {
@@ -30,8 +30,9 @@ const FIRST: [&str; 6] = [
     include_str!("revision_1/rights.sql"),
 ];
 
-/// What the revision before installs.
+/// What the revisions after it install.
 const SECOND: &str = include_str!("revision_2.sql");
+const THIRD: &str = include_str!("revision_3.sql");
 
 /// A server with the schema of the first revision.
 fn before() -> Server {
@@ -113,6 +114,7 @@ impl Drop for Old {
 async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up_to_date() {
     hand_over_between_revisions(1, before()).await;
     hand_over_between_revisions(2, with(SECOND)).await;
+    hand_over_between_revisions(3, with(THIRD)).await;
 }
 
 async fn hand_over_between_revisions(revision: u32, server: Server) {
@@ -121,7 +123,7 @@ async fn hand_over_between_revisions(revision: u32, server: Server) {
     assert!(old.enter(NAME, 1).starts_with("{1,"));
     // The first of the new version installs its own, under a claim and a session of the old one.
     let locks = place.connect().await;
-    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|3");
+    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|4");
     let waiting = waiter(&locks, NAME, LONG);
     until_waiting(&locks, NAME, 1).await;
     assert!(old.holds(NAME, 1) && !waiting.is_finished());
@@ -138,6 +140,15 @@ async fn hand_over_between_revisions(revision: u32, server: Server) {
     assert!(locks.mutex(NAME).try_lock().await.unwrap().is_none());
     later.leave(NAME, 3);
     until_idle(&locks, NAME).await;
+    // What an old one changes is told to those who follow.
+    let mut watch = locks.election("led").watch();
+    assert_eq!(within("nobody leads", watch.next()).await.unwrap().unwrap(), None);
+    let is_followed = "SELECT count(*) FROM tidelock.line WHERE followed";
+    eventually("it is followed", || sql(&server, is_followed) == "1").await;
+    assert!(old.enter("led", 5).starts_with("{1,"));
+    assert!(within("it leads", watch.next()).await.unwrap().unwrap().is_some());
+    old.leave("led", 5);
+    assert_eq!(within("nobody leads", watch.next()).await.unwrap().unwrap(), None);
     // Claims that go together meet those of the old ones.
     let names: Vec<String> = (0..8).map(|number| format!("many {number}")).collect();
     assert!(old.enter(&names[3], 4).starts_with("{1,"));
@@ -164,7 +175,7 @@ async fn a_role_with_the_rights_of_the_version_before_goes_on_when_the_schema_is
     assert_eq!(
         sql(
             &server,
-            "SELECT bool_and(has_function_privilege('app', p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.pronamespace = 'tidelock'::regnamespace AND p.proname IN ('exit', 'together')"
+            "SELECT bool_and(has_function_privilege('app', p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.pronamespace = 'tidelock'::regnamespace AND p.proname IN ('exit', 'together', 'follow')"
         ),
         "t"
     );

@@ -15,6 +15,7 @@ const NOT_COMPILED: &[(&str, &str)] = &[
     ("docs/json.md", "it shows JSON, which the tests of the command line compare with what is printed"),
     ("docs/serve.md", "it is about a protocol and shows no Rust; tests of the command line speak it"),
     ("docs/model.md", "it is about the model and shows no Rust"),
+    ("docs/torture.md", "it is about a command and shows no Rust"),
 ];
 
 /// Schemes that are not ours.

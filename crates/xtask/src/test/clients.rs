@@ -1,10 +1,12 @@
 //! The clients in Python and Node: they are installed as users install them, and their tests run against real servers.
 
 use std::{
-    env, fs,
-    io::stdout,
+    env,
+    fs::{self, Permissions},
+    io::{BufRead, BufReader, stdout},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use test_servers::{Etcd, Postgres};
@@ -13,7 +15,7 @@ use super::counts::Counts;
 use crate::run;
 
 /// What tests of the Python client need, at versions that are known to agree.
-const PYTHON: [&str; 2] = ["pytest==8.4.2", "mypy==1.18.2"];
+const PYTHON: [&str; 3] = ["pytest==8.4.2", "mypy==1.18.2", "schemathesis==4.32.5"];
 
 /// The Debian packages that are missing. Programs that were installed in another way count.
 pub(super) fn missing() -> Vec<&'static str> {
@@ -59,6 +61,9 @@ fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Res
         run::run(mypy.args(["--strict", "--cache-dir"]).arg(folder.join("mypy")).current_dir(&client));
     counts.add_step(typed.is_ok());
 
+    let described = openapi(root, &venv, &folder.join("openapi"), binary);
+    counts.add_step(described.is_ok());
+
     let start = |error: test_servers::Error| error.to_string();
     let (etcd, postgres) = (Etcd::new().start().map_err(start)?, Postgres::new().start().map_err(start)?);
     let mut pytest = program("python");
@@ -67,7 +72,44 @@ fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Res
     pytest.env("TIDELOCK_TEST_ETCD", etcd.url()).env("TIDELOCK_TEST_POSTGRES", postgres.url());
     pytest.env("PATH", path_with(&venv)).env_remove("TIDELOCK_BINARY");
     let success = run::stream(&mut pytest, &mut stdout(), |line| counts.see_pytest(line))?;
-    if success { typed } else { Err("tests of the Python client failed".to_owned()) }
+    if success { typed.and(described) } else { Err("tests of the Python client failed".to_owned()) }
+}
+
+/// Tries all calls of a server as its description says, with values that it allows and others.
+fn openapi(root: &Path, venv: &Path, folder: &Path, binary: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("the server for schemathesis: {error}");
+    // What an earlier run left behind would be held, or sold.
+    let _ = fs::remove_dir_all(folder);
+    fs::create_dir_all(folder).map_err(failed)?;
+    let token = folder.join("token");
+    let secret = "a token of the tests".replace(' ', "-");
+    fs::write(&token, &secret)
+        .and_then(|()| fs::set_permissions(&token, Permissions::from_mode(0o600)))
+        .map_err(failed)?;
+    let mut server = Command::new(binary)
+        .args(["serve", "--listen", "tcp:127.0.0.1:0", "--until-stdin-closes", "--token-file"])
+        .arg(&token)
+        .args(["--url", &format!("file:{}", folder.join("locks").display())])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut line = String::new();
+    if let Some(said) = server.stdout.take() {
+        BufReader::new(said).read_line(&mut line).map_err(failed)?;
+    }
+    let address = line.split('"').find_map(|word| word.strip_prefix("tcp:")).unwrap_or_default();
+    let mut schemathesis = Command::new(venv.join("bin/schemathesis"));
+    schemathesis.arg("--config-file").arg(root.join("clients/schemathesis.toml")).arg("run");
+    schemathesis.arg(format!("http://{address}/v1/openapi.json"));
+    schemathesis.args(["--header", &format!("Authorization: Bearer {secret}")]);
+    // It has no end of its own.
+    schemathesis.args(["--exclude-operation-id", "WatchLeader"]);
+    schemathesis.env("PYTHONPATH", root.join("clients")).current_dir(folder);
+    let tried = run::run(&mut schemathesis);
+    drop(server.stdin.take());
+    server.wait().map_err(failed)?;
+    tried
 }
 
 fn node(root: &Path, binary: &Path, counts: &mut Counts) -> Result<(), String> {

@@ -40,6 +40,7 @@
 // | `settle` | how a claim in line stands, and riding on a hold of the same owner |
 // | `view` | lines as they are read, for the verbs and for people |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 // | `bare` | what locks are measured against |
 
 mod backend;
@@ -54,6 +55,8 @@ mod errors;
 mod fitness;
 mod follow;
 mod hearing;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod leases;
 mod leave;
 mod link;

@@ -41,6 +41,7 @@
 // | `fault` | for tests: a process that dies inside a change |
 // | `errors` | what errors of the system mean |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 // | `stock/` | plans and segments of stock |
 //
 // `bucket`, `shard`, `plain`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices` and `fault` are
@@ -58,6 +59,8 @@ mod fault;
 mod filesystem;
 mod follow;
 mod home;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod notices;
 mod order;
 mod plain;

@@ -1,6 +1,9 @@
 //! Connecting, and what the store can do.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use super::{
     MysqlConfig,
@@ -12,8 +15,9 @@ use super::{
     wake::Wake,
 };
 use crate::{
-    backend::{Abilities, ClientId, Failure, TokenGrade},
+    backend::{Abilities, ClientId, Failure, Follows, TokenGrade},
     backends::shared::{
+        following::Following,
         kept::Kept,
         served::{Client, Served},
         unanswered::Unanswered,
@@ -40,13 +44,17 @@ impl MysqlBackend {
         // A mistake in the URL is said now, not when the first lock is wanted.
         link.call("CALL tidelock_version()", Vec::new()).await?;
         let kept = kept(&link).await;
-        let store = Arc::new(MysqlStore { link, kept, client, unanswered: Unanswered::default(), together });
+        let follows = Follows::new();
+        let (heard, following) = Following::new(follows.clone());
+        let unanswered = Unanswered::default();
+        let followed = AtomicU64::new(0);
+        let store = Arc::new(MysqlStore { link, kept, client, unanswered, together, follows, followed });
         let abilities = Abilities::new("mysql")
             .token(TokenGrade::TimeAssisted)
-            .follow(Err("a change is told to the clients whose claims it concerns, and a follower has none"))
+            .follow(Ok(()))
             .min_ttl(MIN_TTL)
             .renew_batch(RENEW_BATCH);
-        Ok(Self(Client::new(store, Wake::new(), client, abilities)))
+        Ok(Self(Client::new(store, Wake::new(heard, following), client, abilities)))
     }
 }
 

@@ -32,6 +32,7 @@
 // | `store` | the verbs |
 // | `together` | enters and leaves that share a call |
 // | `wake` | the connection that listens |
+// | `follow` | names that are followed |
 // | `backend` | connecting, and what the store can do |
 // | `stock` | plans and segments of stock |
 
@@ -40,6 +41,7 @@ mod codec;
 mod config;
 mod errors;
 mod fitness;
+mod follow;
 mod link;
 mod owners;
 mod schema;

@@ -1,6 +1,9 @@
 //! The verbs: one call of a stored procedure each, or a part of one call for several.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use mysql_async::Value;
 
@@ -12,7 +15,8 @@ use super::{
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, ClientId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing,
+        Ask, Claim, ClaimId, ClientId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope,
+        Standing,
     },
     backends::shared::{
         answers::grant,
@@ -44,6 +48,9 @@ pub(crate) struct MysqlStore {
     pub(super) together: Together,
     /// What the database kept of names when this client connected.
     pub(super) kept: Option<Kept>,
+    /// The names that are followed, and how many times any of them was asked for.
+    pub(super) follows: Follows,
+    pub(super) followed: AtomicU64,
 }
 
 impl Verbs for MysqlStore {
@@ -177,6 +184,10 @@ impl Verbs for MysqlStore {
             }
         }
         Ok(views)
+    }
+
+    fn follows(&self) -> Option<&Follows> {
+        Some(&self.follows)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,7 +19,10 @@ use super::{
 };
 use crate::{
     backend::{ClaimId, ClientId, Failure, News, What},
-    backends::shared::answers::grant,
+    backends::shared::{
+        answers::grant,
+        following::{Following, Heard, Tell},
+    },
     clock::Clock,
     model::name::Name,
 };
@@ -34,11 +38,62 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// What is kept between two calls of `wait`.
 #[derive(Debug)]
 pub(crate) struct Wake {
+    listener: Listener,
+    following: Following,
+}
+
+impl Wake {
+    pub(super) fn new(heard: Tell, following: Following) -> Self {
+        let listener = Listener {
+            clock: Clock::machine(),
+            sleeper: None,
+            known: Known::default(),
+            news: VecDeque::new(),
+            heard,
+        };
+        Self { listener, following }
+    }
+
+    /// The next thing that happens to a claim unasked. Meanwhile names are followed.
+    pub(super) async fn next(&mut self, store: &Arc<MysqlStore>) -> Result<News, Failure> {
+        let news = tokio::select! {
+            biased;
+            news = self.listener.next(store) => news,
+            never = self.following.run(store) => match never {},
+        };
+        if news.is_err() {
+            // Nobody listens only when the client is gone.
+            let _ = self.listener.heard.send(Heard::Cut);
+        }
+        news
+    }
+}
+
+/// The connection that listens, and what it heard.
+#[derive(Debug)]
+struct Listener {
     clock: Clock,
     sleeper: Option<Sleeper>,
-    /// Claims that became holders and were told so, and that the server still tells of.
-    known: BTreeSet<u64>,
+    known: Known,
     news: VecDeque<News>,
+    heard: Tell,
+}
+
+/// What the client was told and the server still tells of.
+#[derive(Debug, Default)]
+struct Known {
+    /// Claims that became holders.
+    claims: BTreeSet<u64>,
+    /// The numbers of names that are followed, and changed.
+    names: BTreeSet<u64>,
+}
+
+impl Known {
+    /// As `tidelock_listen` reads it.
+    fn text(&self) -> String {
+        let claims = self.claims.iter().map(ToString::to_string);
+        claims.chain(self.names.iter().map(|number| format!("f{number}"))).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// The connection that sleeps in the server, and for how long if nobody wakes it.
@@ -48,13 +103,9 @@ struct Sleeper {
     sleep: Duration,
 }
 
-impl Wake {
-    pub(super) fn new() -> Self {
-        Self { clock: Clock::machine(), sleeper: None, known: BTreeSet::new(), news: VecDeque::new() }
-    }
-
+impl Listener {
     /// The next thing that happens to a claim unasked.
-    pub(super) async fn next(&mut self, store: &MysqlStore) -> Result<News, Failure> {
+    async fn next(&mut self, store: &MysqlStore) -> Result<News, Failure> {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(news);
@@ -108,22 +159,33 @@ impl Wake {
 
     /// Notes what the server told.
     async fn note(&mut self, conn: &mut Conn, client: ClientId, rows: &[Row]) -> Result<(), Failure> {
-        let (mut known, mut evicted) = (BTreeSet::new(), Vec::new());
+        let (mut known, mut evicted) = (Known::default(), Vec::new());
         for row in rows {
             let kind: String = column(row, 0)?;
             let claim: u64 = column(row, 1)?;
             let name: Vec<u8> = column(row, 2)?;
             let Ok(name) = Name::new(&String::from_utf8_lossy(&name)) else { continue };
-            let what = if kind == "E" {
-                evicted.push(claim);
-                let reason: Vec<u8> = column(row, 6)?;
-                What::Evicted(String::from_utf8_lossy(&reason).into())
-            } else {
-                known.insert(claim);
-                if self.known.contains(&claim) {
+            let what = match &*kind {
+                "E" => {
+                    evicted.push(claim);
+                    let reason: Vec<u8> = column(row, 6)?;
+                    What::Evicted(String::from_utf8_lossy(&reason).into())
+                }
+                // The number of a name that is followed.
+                "F" => {
+                    known.names.insert(claim);
+                    if !self.known.names.contains(&claim) {
+                        let _ = self.heard.send(Heard::Changed(name.as_str().to_owned()));
+                    }
                     continue;
                 }
-                What::Granted(grant(column(row, 3)?, column(row, 4)?, column(row, 5)?))
+                _ => {
+                    known.claims.insert(claim);
+                    if self.known.claims.contains(&claim) {
+                        continue;
+                    }
+                    What::Granted(grant(column(row, 3)?, column(row, 4)?, column(row, 5)?))
+                }
             };
             self.news.push_back(News { name, id: ClaimId::new(client, claim), what });
         }
@@ -145,10 +207,9 @@ async fn listen(
     conn: &mut Conn,
     client: ClientId,
     sleep: Duration,
-    known: &BTreeSet<u64>,
+    known: &Known,
 ) -> Result<Option<Vec<Row>>, Failure> {
-    let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-    let values: Vec<Value> = vec![client.get().into(), sleep.as_secs_f64().into(), known.join(",").into()];
+    let values: Vec<Value> = vec![client.get().into(), sleep.as_secs_f64().into(), known.text().into()];
     let asked = exec(conn, "CALL tidelock_listen(?, ?, ?)", values).await;
     match asked {
         Ok(rows) => Ok(Some(rows)),

@@ -12,8 +12,9 @@ use super::{
     wake::Wake,
 };
 use crate::{
-    backend::{Abilities, ClientId, Failure, TokenGrade},
+    backend::{Abilities, ClientId, Failure, Follows, TokenGrade},
     backends::shared::{
+        following::Following,
         news,
         served::{Client, Served},
         unanswered::Unanswered,
@@ -39,8 +40,10 @@ impl PostgresBackend {
 
     pub(super) async fn open(config: PostgresSettings, client: ClientId) -> Result<Self, Failure> {
         let (tell, told) = news::channel();
+        let follows = Follows::new();
+        let (heard, following) = Following::new(follows.clone());
         let advisory = config.advisory;
-        let link = Link::new(config, client, if advisory { &ADVISORY } else { &ROWS }, tell);
+        let link = Link::new(config, client, if advisory { &ADVISORY } else { &ROWS }, tell, heard);
         // A mistake in the URL is said now, not when the first lock is wanted.
         link.connection().await?;
         let is_pooled = link.fitness().is_some_and(|fitness| fitness.is_pooled);
@@ -49,15 +52,17 @@ impl PostgresBackend {
             .push(!is_pooled)
             // Another process has another session.
             .reentry(!advisory)
-            .follow(Err("a change is told to the clients whose claims it concerns, and a follower has none"))
+            .follow(if is_pooled { Err("nothing is told through a pooler") } else { Ok(()) })
             .permits(if advisory { Err("advisory locks have no permits") } else { Ok(()) })
             .min_ttl(MIN_TTL)
             .renew_batch(RENEW_BATCH);
         let claims = Claims::new(is_pooled, advisory);
         // An advisory lock belongs to a session, and so does what a claim that has one is answered.
         let together = (!advisory).then(|| together(&link));
-        let store = Arc::new(PostgresStore { link, unanswered: Unanswered::default(), claims, together });
-        Ok(Self(Client::new(store, Wake::new(told), client, abilities)))
+        let (follows, following) = if is_pooled { (None, None) } else { (Some(follows), Some(following)) };
+        let unanswered = Unanswered::default();
+        let store = Arc::new(PostgresStore { link, unanswered, claims, together, follows });
+        Ok(Self(Client::new(store, Wake::new(told, following), client, abilities)))
     }
 }
 

@@ -43,9 +43,14 @@ impl<'a> FromSql<'a> for Id {
     accepts!(UUID);
 }
 
+/// A client's id as the server has it.
+pub(super) fn client_text(client: ClientId) -> String {
+    format!("{:016x}", client.get())
+}
+
 /// The channel on which a client is told.
 pub(super) fn channel(client: ClientId) -> String {
-    format!("tidelock_{:016x}", client.get())
+    format!("tidelock_{}", client_text(client))
 }
 
 /// How much a claim asks for, as the server has it: which kind, so many of so many.
@@ -129,6 +134,11 @@ pub(super) fn news(text: &str, prefix: &str) -> Option<News> {
         _ => return None,
     };
     Some(News { name, id, what })
+}
+
+/// What a client is told of a name that it follows: a letter, and what the name is called in the database.
+pub(super) fn followed(text: &str) -> Option<&str> {
+    text.strip_prefix('F')
 }
 
 /// The rows of `look`: one for each claim, those of a name together and in order. Names with another prefix are not ours.

@@ -33,7 +33,9 @@
 // | `store` | the verbs |
 // | `together` | enters and leaves that share a call |
 // | `wake` | news from the server |
+// | `follow` | names that are followed |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 // | `stock` | plans and segments of stock |
 
 mod backend;
@@ -42,6 +44,9 @@ mod codec;
 mod config;
 mod errors;
 mod fitness;
+mod follow;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod link;
 mod owners;
 mod schema;

@@ -10,8 +10,9 @@ use super::{
     link::{Link, Verb},
 };
 use crate::{
-    backend::{Call, ClientId, Failure},
+    backend::{Call, ClientId, Failure, Follows},
     backends::shared::{
+        following::Following,
         news,
         units::{addable_micros, natural_or_most},
     },
@@ -112,7 +113,8 @@ impl PostgresStock {
         let config = config.settings()?;
         // Nothing happens to stock unasked.
         let (tell, _) = news::channel();
-        let link = Link::new(config, ClientId::random(), &VERBS, tell);
+        let (heard, _) = Following::new(Follows::new());
+        let link = Link::new(config, ClientId::random(), &VERBS, tell, heard);
         link.connection().await?;
         let orders = Together::new({
             let link = Arc::clone(&link);

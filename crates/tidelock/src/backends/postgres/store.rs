@@ -12,7 +12,7 @@ use super::{
     wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Leave, Left, LockView, News, Scope, Standing},
+    backend::{Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope, Standing},
     backends::shared::{
         answers::grant, served::Verbs, steps::Step, together::Joined, unanswered::Unanswered,
         units::addable_micros,
@@ -34,22 +34,23 @@ const LOOK: usize = 3;
 const PEEK: usize = 4;
 const SHUT_OUT: usize = 5;
 pub(super) const TOGETHER: usize = 6;
+pub(super) const FOLLOW: usize = 7;
 
 /// Locks in rows.
-pub(super) static ROWS: [Verb; 7] = verbs(
+pub(super) static ROWS: [Verb; 8] = verbs(
     "SELECT tidelock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.renew($1, $2)",
     "SELECT tidelock.exit($1, $2, $3)",
 );
 
 /// Locks in rows, and in the session.
-pub(super) static ADVISORY: [Verb; 7] = verbs(
+pub(super) static ADVISORY: [Verb; 8] = verbs(
     "SELECT tidelock.advisory_enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.advisory_renew($1, $2)",
     "SELECT tidelock.advisory_exit($1, $2, $3)",
 );
 
-const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 7] {
+const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 8] {
     const CLAIM: &[Type] = &[
         Type::TEXT,
         Type::UUID,
@@ -82,6 +83,7 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
         Verb { text: "SELECT tidelock.peek($1, $2)", types: BATCH },
         Verb { text: "SELECT tidelock.shut_out($1, $2)", types: &[Type::TEXT, Type::UUID] },
         Verb { text: "SELECT tidelock.together($1, $2, $3, $4, $5, $6, $7, $8, $9)", types: STEPS },
+        Verb { text: "SELECT tidelock.follow($1, $2)", types: &[Type::TEXT, Type::TEXT] },
     ]
 }
 
@@ -94,6 +96,8 @@ pub(crate) struct PostgresStore {
     pub(super) claims: Claims,
     /// Enters and leaves that go together; nothing where each has to do with its session.
     pub(super) together: Option<Together>,
+    /// The names that are followed; nothing where the server cannot tell.
+    pub(super) follows: Option<Follows>,
 }
 
 impl Verbs for PostgresStore {
@@ -178,6 +182,10 @@ impl Verbs for PostgresStore {
         };
         codec::views(&self.link.ask(LOOK, &[&names]).await?.rows, self.link.prefix())
     }
+
+    fn follows(&self) -> Option<&Follows> {
+        self.follows.as_ref()
+    }
 }
 
 impl PostgresStore {
@@ -233,7 +241,7 @@ impl PostgresStore {
     }
 
     /// What a name is called in the database.
-    fn key(&self, name: &Name) -> String {
+    pub(super) fn key(&self, name: &Name) -> String {
         [self.link.prefix(), name.as_str()].concat()
     }
 

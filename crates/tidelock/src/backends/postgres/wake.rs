@@ -1,6 +1,6 @@
 //! News from the server: told over the connection, or, behind a pooler, found out by asking.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{
     claims::{Advisory, Polled},
@@ -8,13 +8,38 @@ use super::{
 };
 use crate::{
     backend::{ClaimId, Failure, Leave, News, What},
-    backends::shared::news::Told,
+    backends::shared::{following::Following, news::Told},
     model::name::Name,
 };
 
 /// What is kept between two calls of `wait`.
 #[derive(Debug)]
 pub(crate) struct Wake {
+    claims: Claimed,
+    /// Nothing behind a pooler.
+    following: Option<Following>,
+}
+
+impl Wake {
+    pub(super) fn new(told: Told, following: Option<Following>) -> Self {
+        let claims = Claimed { told, news: VecDeque::new(), pause: Duration::ZERO };
+        Self { claims, following }
+    }
+
+    /// The next thing that happens to a claim unasked. Meanwhile names are followed.
+    pub(super) async fn next(&mut self, store: &Arc<PostgresStore>) -> Result<News, Failure> {
+        let Some(following) = &mut self.following else { return self.claims.next(store).await };
+        tokio::select! {
+            biased;
+            news = self.claims.next(store) => news,
+            never = following.run(store) => match never {},
+        }
+    }
+}
+
+/// What is heard about claims.
+#[derive(Debug)]
+struct Claimed {
     told: Told,
     /// What asking brought and nobody has read yet.
     news: VecDeque<News>,
@@ -22,13 +47,8 @@ pub(crate) struct Wake {
     pause: Duration,
 }
 
-impl Wake {
-    pub(super) fn new(told: Told) -> Self {
-        Self { told, news: VecDeque::new(), pause: Duration::ZERO }
-    }
-
-    /// The next thing that happens to a claim unasked.
-    pub(super) async fn next(&mut self, store: &PostgresStore) -> Result<News, Failure> {
+impl Claimed {
+    async fn next(&mut self, store: &PostgresStore) -> Result<News, Failure> {
         store.link.connection().await?;
         if let Some(news) = self.news.pop_front() {
             return Ok(news);

@@ -49,6 +49,7 @@
 // | `stock` | segments of stock: the steps |
 // | `vote` | what `redlock` asks one server of several that vote |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 
 mod backend;
 mod clock_watch;
@@ -61,6 +62,8 @@ mod fleet;
 mod follow;
 mod follow_all;
 mod forms;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod layout;
 mod library;
 mod link;

@@ -24,6 +24,7 @@
 // | `config` | how to connect, for users |
 // | `settings` | from a URL to servers and options |
 // | `backend` | connecting, and what the store can do |
+// | `hostile` | readers of bytes from outside, for fuzzing |
 // | `store` | the verbs, and what they have in common |
 // | `enter` | a claim takes a place at the end of its line |
 // | `settle` | how a claim stands there, and what follows: it holds, joins a hold, or watches those ahead |
@@ -54,6 +55,8 @@ mod epochs;
 mod errors;
 mod fitness;
 mod follow;
+#[cfg(feature = "testing")]
+pub(crate) mod hostile;
 mod leave;
 mod link;
 mod order;

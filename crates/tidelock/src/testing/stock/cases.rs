@@ -411,7 +411,7 @@ pub(super) async fn persist<T, F: Future<Output = crate::Result<T>> + Send>(
 
 async fn opening_again_finds_what_is_there(world: World) {
     let stocks = world.stocks().await;
-    assert!(stocks.find(world.item()).await.is_err_and(|error| error.is_denied()));
+    assert!(stocks.find(world.item()).await.is_err_and(|error| error.is_no_such_stock()));
     let opening = |segments| stocks.open(world.item(), 9).segments(segments);
     let (one, other) = tokio::join!(opening(3).into_future(), opening(3).into_future());
     assert_eq!(one.unwrap().take("a", 4).await.unwrap(), Sale::Taken);

@@ -89,8 +89,8 @@ const ENDED_BADLY = new Set(["expired", "evicted", "lost"]);
 /** Holds as bars with their tokens, the waits before them, and losses marked. */
 export function drawTimeline(lock, history, now) {
   const all = lives(lock, history.events);
-  const longest = Math.max(60_000, ...all.map((it) => now - (it.queued ?? it.granted ?? now)));
-  const minutes = [1, 2, 5, 10].find((minutes) => longest <= minutes * 60_000) ?? 10;
+  const longest = Math.max(...all.map((it) => now - (it.queued ?? it.granted ?? now)), 0);
+  const minutes = [0.5, 1, 2, 5, 10].find((minutes) => longest <= minutes * 60_000) ?? 10;
   const from = now - minutes * 60_000;
   const lanes = all.filter((it) => (it.end ?? now) >= from).slice(-MOST_LANES);
   const height = Math.max(1, lanes.length) * LANE + 22;

@@ -133,7 +133,7 @@ function route() {
   if (hash.startsWith("lock=")) {
     const name = decodeURIComponent(hash.slice(5));
     if (detail.name !== name) detail.open(name);
-    table.active = `lock ${name}`;
+    table.activate(name);
   } else detail.close();
   table.draw();
   focusSoon();

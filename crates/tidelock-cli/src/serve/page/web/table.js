@@ -44,6 +44,14 @@ export class Table {
     return this.items.findIndex((item) => this.key(item) === this.active);
   }
 
+  /** Makes a lock the active one, and scrolls to it if it is in the list. */
+  activate(name) {
+    this.active = `lock ${name}`;
+    const at = this.position();
+    if (at >= 0) this.reveal(at);
+    this.draw();
+  }
+
   choose(item, isOpened) {
     this.active = this.key(item);
     this.draw();
@@ -147,6 +155,9 @@ function fillLock(row, lock) {
     holder.replaceChildren(told(lock.holders[0].label), el("span", { class: "more", text: more ? ` +${more}` : "" }));
   }
   holder.title = lock.holders.map((person) => visible(person.label)).join(", ");
+  // Where there is no room for a column of its own.
+  if (lock.waiting) holder.dataset.wait = ` · ${count(lock.waiting, "waits", "wait")}`;
+  else delete holder.dataset.wait;
   set(waiting, lock.waiting ? lock.waiting.toLocaleString("en") : "–");
   waiting.dataset.some = lock.waiting > 0;
   const newest = lock.holders[0]?.token ?? "–";

@@ -79,10 +79,12 @@ DROP PROCEDURE IF EXISTS tidelock_open
 //
 -- Locks the line of a name and lets lapsed claims go. `o_line`: 0 it is not there, 1 nobody is in it, 2 all that
 -- are in it stand in tidelock_claims, 3 this claim alone is in it. `o_first`: when the first of them may lapse.
--- `o_spilt`: it stood there only now. `o_changed`: whether it has to be closed.
+-- `o_spilt`: it stood there only now. `o_changed`: whether it has to be closed. `o_followed`: whether followers have to hear
+-- of a change.
 CREATE PROCEDURE tidelock_open(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, OUT o_line TINYINT,
-  OUT o_spilt TINYINT, OUT o_now BIGINT, OUT o_epoch BIGINT, OUT o_first BIGINT, OUT o_changed TINYINT, INOUT io_bells MEDIUMTEXT)
+  OUT o_spilt TINYINT, OUT o_now BIGINT, OUT o_epoch BIGINT, OUT o_first BIGINT, OUT o_changed TINYINT,
+  OUT o_followed TINYINT, INOUT io_bells MEDIUMTEXT)
 MODIFIES SQL DATA
 BEGIN
   DECLARE v_found, v_many TINYINT DEFAULT 1;
@@ -90,8 +92,9 @@ BEGIN
   DECLARE v_day INT;
   DECLARE v_late BIGINT DEFAULT 0;
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
-  SELECT many, client, claim, lapses, epoch, day, late
-    INTO v_many, v_client, v_claim, o_first, o_epoch, v_day, v_late
+  SET o_followed = 0;
+  SELECT many, client, claim, lapses, epoch, day, late, followed
+    INTO v_many, v_client, v_claim, o_first, o_epoch, v_day, v_late, o_followed
     FROM tidelock_lines WHERE name = p_name FOR UPDATE;
   -- Only now: whoever had the line before may have had it for long.
   SET o_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED), o_changed = 0, o_spilt = 0;
@@ -122,14 +125,33 @@ BEGIN
   END IF;
 END
 //
+DROP PROCEDURE IF EXISTS tidelock_tell
+//
+-- Tells those who follow a name that its holders may have changed, once: who wants to hear more has to ask again. Adds their
+-- clients to `io_bells`.
+CREATE PROCEDURE tidelock_tell(p_name VARBINARY(512), p_now BIGINT, INOUT io_bells MEDIUMTEXT)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_clients MEDIUMTEXT;
+  SELECT GROUP_CONCAT(client) INTO v_clients FROM tidelock_followers WHERE name = p_name AND changed = 0;
+  IF v_clients IS NOT NULL THEN
+    UPDATE tidelock_followers SET changed = 1, since = p_now WHERE name = p_name AND changed = 0;
+    SET io_bells = CONCAT(io_bells, v_clients, ',');
+  END IF;
+END
+//
 DROP PROCEDURE IF EXISTS tidelock_close
 //
 -- Writes down what a line that was opened and changed has become. `p_first`: no claim lapses before; NULL if nobody is in it.
-CREATE PROCEDURE tidelock_close(p_name VARBINARY(512), p_now BIGINT, p_epoch BIGINT, p_first BIGINT)
+CREATE PROCEDURE tidelock_close(
+  p_name VARBINARY(512), p_now BIGINT, p_epoch BIGINT, p_first BIGINT, p_followed TINYINT, INOUT io_bells MEDIUMTEXT)
 MODIFIES SQL DATA
 BEGIN
   UPDATE tidelock_lines SET day = p_now DIV 86400000000, epoch = p_epoch, many = p_first IS NOT NULL, client = NULL,
-    lapses = COALESCE(p_first, 0) WHERE name = p_name;
+    lapses = COALESCE(p_first, 0), followed = 0 WHERE name = p_name;
+  IF p_followed THEN
+    CALL tidelock_tell(p_name, p_now, io_bells);
+  END IF;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_ring
@@ -161,11 +183,12 @@ DROP PROCEDURE IF EXISTS tidelock_sweep
 CREATE PROCEDURE tidelock_sweep()
 MODIFIES SQL DATA
 BEGIN
-  DECLARE v_found, v_many TINYINT DEFAULT 1;
+  DECLARE v_found, v_many, v_followed TINYINT DEFAULT 1;
   DECLARE v_count INT DEFAULT 0;
   DECLARE v_name VARBINARY(512);
   DECLARE v_client BIGINT UNSIGNED;
   DECLARE v_lapses, v_epoch, v_late BIGINT;
+  DECLARE v_bells MEDIUMTEXT DEFAULT '';
   DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
   DECLARE v_days INT DEFAULT COALESCE((SELECT CAST(days AS SIGNED) FROM tidelock_settings WHERE one = 1), 1);
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
@@ -174,7 +197,8 @@ BEGIN
   START TRANSACTION;
   sweeping: WHILE v_count < 32 DO
     SET v_found = 1, v_count = v_count + 1;
-    SELECT name, many, client, lapses, epoch, late INTO v_name, v_many, v_client, v_lapses, v_epoch, v_late
+    SELECT name, many, client, lapses, epoch, late, followed
+      INTO v_name, v_many, v_client, v_lapses, v_epoch, v_late, v_followed
       FROM tidelock_lines
       WHERE day < v_now DIV 86400000000 - v_days LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF v_found = 0 THEN
@@ -187,12 +211,21 @@ BEGIN
     THEN
       DELETE FROM tidelock_claims WHERE name = v_name;
       DELETE FROM tidelock_lines WHERE name = v_name;
+      IF v_followed THEN
+        -- Those who are still there ask again, and the line is made anew.
+        CALL tidelock_tell(v_name, v_now, v_bells);
+      END IF;
     ELSE
       UPDATE tidelock_lines SET day = v_now DIV 86400000000 WHERE name = v_name;
     END IF;
   END WHILE;
   DELETE FROM tidelock_evictions WHERE since < v_now - 3600000000 LIMIT 32;
   DELETE FROM tidelock_gone WHERE since < v_now - 3600000000 LIMIT 32;
+  -- Clients that are still there ask again within seconds.
+  DELETE FROM tidelock_followers WHERE changed = 1 AND since < v_now - 3600000000 LIMIT 32;
   COMMIT;
+  IF v_bells <> '' THEN
+    CALL tidelock_ring(v_bells);
+  END IF;
 END
 //

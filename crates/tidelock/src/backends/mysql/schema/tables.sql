@@ -1,6 +1,7 @@
 -- One row for each name that is in use, or was within a day. Nearly every line has one claim: it stands in
 -- this row. Longer lines stand in tidelock_claims, and then `lapses` is when the first of them may lapse.
--- `late` is until when a claim may come that is in tidelock_gone; 0 if none.
+-- `late` is until when a claim may come that is in tidelock_gone; 0 if none. `followed`: those in tidelock_followers want to
+-- hear of the next change of holders.
 -- Times are microseconds since 1970, UTC.
 CREATE TABLE IF NOT EXISTS tidelock_lines (
   name VARBINARY(512) NOT NULL PRIMARY KEY,
@@ -17,6 +18,7 @@ CREATE TABLE IF NOT EXISTS tidelock_lines (
   since BIGINT NOT NULL DEFAULT 0,
   lapses BIGINT NOT NULL DEFAULT 0,
   late BIGINT NOT NULL DEFAULT 0,
+  followed TINYINT NOT NULL DEFAULT 0,
   KEY by_day (day)
 ) ENGINE = InnoDB
 //
@@ -47,6 +49,30 @@ CREATE TABLE IF NOT EXISTS tidelock_claims (
 ALTER TABLE tidelock_lines MODIFY label VARBINARY(1280) NOT NULL DEFAULT ''
 //
 ALTER TABLE tidelock_claims MODIFY label VARBINARY(1280) NOT NULL
+//
+-- Earlier revisions had nobody that follows a name. MySQL does not know ADD COLUMN IF NOT EXISTS.
+SET @tidelock_alter = IF(EXISTS (SELECT 1 FROM information_schema.COLUMNS
+    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'tidelock_lines' AND COLUMN_NAME = 'followed'),
+  'DO 0', 'ALTER TABLE tidelock_lines ADD followed TINYINT NOT NULL DEFAULT 0')
+//
+PREPARE tidelock_alter FROM @tidelock_alter
+//
+EXECUTE tidelock_alter
+//
+DEALLOCATE PREPARE tidelock_alter
+//
+-- Clients that want to hear of the next change of holders, each with a number that it uses once. `changed`: there was one, and
+-- the client has not asked again. Written only by those who have the line of the name locked.
+CREATE TABLE IF NOT EXISTS tidelock_followers (
+  name VARBINARY(512) NOT NULL,
+  client BIGINT UNSIGNED NOT NULL,
+  number BIGINT UNSIGNED NOT NULL,
+  changed TINYINT NOT NULL,
+  since BIGINT NOT NULL,
+  PRIMARY KEY (name, client),
+  KEY by_client (client, changed),
+  KEY by_age (changed, since)
+) ENGINE = InnoDB
 //
 -- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
 CREATE TABLE IF NOT EXISTS tidelock_gone (

@@ -26,7 +26,7 @@ BEGIN
       number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]',
       ttl BIGINT PATH '$[7]')) s
     STRAIGHT_JOIN tidelock_lines l ON l.name = UNHEX(s.name)
-    WHERE l.many = 0 AND IF(s.ttl IS NULL,
+    WHERE l.many = 0 AND l.followed = 0 AND IF(s.ttl IS NULL,
       l.client = p_client AND l.claim = s.claim AND l.lapses > v_now,
       l.late = 0 AND (l.client IS NULL OR l.lapses <= v_now))
     FOR UPDATE SKIP LOCKED;

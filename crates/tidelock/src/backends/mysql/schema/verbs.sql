@@ -6,7 +6,7 @@ CREATE PROCEDURE tidelock_enter_line(
   p_total INT UNSIGNED, p_owner VARBINARY(128), p_label VARBINARY(1280), p_ttl BIGINT)
 MODIFIES SQL DATA
 main: BEGIN
-  DECLARE v_line, v_spilt, v_changed, v_added, v_hold TINYINT DEFAULT 0;
+  DECLARE v_line, v_spilt, v_changed, v_followed, v_added, v_hold TINYINT DEFAULT 0;
   DECLARE v_found, v_fits TINYINT DEFAULT 1;
   DECLARE v_made, v_gone INT;
   DECLARE v_now, v_epoch, v_first, v_place, v_next, v_used, v_a, v_b, v_c BIGINT DEFAULT 0;
@@ -18,7 +18,8 @@ main: BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_bells);
+  CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_followed,
+    v_bells);
   IF v_line = 0 THEN
     SET v_epoch = v_now;
     INSERT INTO tidelock_lines (name, day, epoch, client, claim, weight, total, owner, label, ttl, since, lapses)
@@ -34,7 +35,8 @@ main: BEGIN
       LEAVE main;
     END IF;
     -- Somebody else made it meanwhile.
-    CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_bells);
+    CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_followed,
+    v_bells);
   END IF;
   -- Only now that the line is locked: a mark that was written while this waited for it is seen.
   SELECT COUNT(*) INTO v_gone FROM tidelock_gone WHERE client = p_client AND claim = p_claim;
@@ -54,8 +56,14 @@ main: BEGIN
     SET v_epoch = GREATEST(v_epoch + 1, v_now);
     UPDATE tidelock_lines SET day = v_now DIV 86400000000, epoch = v_epoch, many = 0, client = p_client,
       claim = p_claim, weight = p_weight, total = p_total, owner = p_owner, label = p_label, ttl = p_ttl,
-      since = v_now, lapses = v_now + p_ttl WHERE name = p_name;
+      since = v_now, lapses = v_now + p_ttl, followed = 0 WHERE name = p_name;
+    IF v_followed THEN
+      CALL tidelock_tell(p_name, v_now, v_bells);
+    END IF;
     COMMIT;
+    IF v_bells <> '' THEN
+      CALL tidelock_ring(v_bells);
+    END IF;
     SELECT 'H', v_epoch, p_ttl, 0;
     LEAVE main;
   END IF;
@@ -108,7 +116,7 @@ main: BEGIN
     END IF;
     IF v_kind IN ('H', 'W') THEN
       -- Where the row of the name says the same as before it is not written.
-      SET v_changed = v_changed OR v_spilt OR v_hold = 1 OR v_now + p_ttl < v_first,
+      SET v_changed = v_changed OR v_spilt OR v_hold = 1 OR v_hold AND v_followed OR v_now + p_ttl < v_first,
         v_first = LEAST(v_first, v_now + p_ttl), v_added = 1;
       INSERT INTO tidelock_claims VALUES (p_name, v_place, p_client, p_claim, p_weight, p_total, p_owner, p_label,
         p_ttl, v_now, v_now + p_ttl, v_hold, IF(v_hold, v_a, 0), IF(v_hold, v_now, 0), 0);
@@ -119,7 +127,7 @@ main: BEGIN
     SET v_b = IF(v_a = v_held, v_lapse, -1);
   END IF;
   IF v_changed THEN
-    CALL tidelock_close(p_name, v_now, v_epoch, v_first);
+    CALL tidelock_close(p_name, v_now, v_epoch, v_first, v_followed, v_bells);
   END IF;
   IF v_changed OR v_added THEN
     COMMIT;
@@ -160,7 +168,7 @@ main: BEGIN
   UPDATE tidelock_lines SET epoch = LAST_INSERT_ID(GREATEST(epoch + 1, v_now)), day = v_now DIV 86400000000,
       client = p_client, claim = p_claim, weight = p_weight, total = p_total, owner = p_owner, label = p_label,
       ttl = p_ttl, since = v_now, lapses = v_now + p_ttl
-    WHERE name = p_name AND many = 0 AND late = 0 AND (client IS NULL OR lapses <= v_now);
+    WHERE name = p_name AND many = 0 AND late = 0 AND followed = 0 AND (client IS NULL OR lapses <= v_now);
   -- The epoch of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
   IF ROW_COUNT() = 1 THEN
     SELECT 'H', LAST_INSERT_ID(), p_ttl, 0;
@@ -181,7 +189,7 @@ CREATE PROCEDURE tidelock_renew(p_claims MEDIUMBLOB)
 MODIFIES SQL DATA
 BEGIN
   DECLARE v_at, v_length INT DEFAULT 1;
-  DECLARE v_line, v_spilt, v_changed, v_hold, v_many TINYINT DEFAULT 0;
+  DECLARE v_line, v_spilt, v_changed, v_followed, v_hold, v_many TINYINT DEFAULT 0;
   DECLARE v_found TINYINT DEFAULT 1;
   DECLARE v_client, v_claim, v_seen_client, v_seen_claim BIGINT UNSIGNED;
   DECLARE v_now, v_epoch, v_first, v_place, v_lapses, v_ttl, v_of, v_waiting, v_held BIGINT;
@@ -212,7 +220,8 @@ BEGIN
         SET v_answers = CONCAT(v_answers, 'G;');
       END IF;
     ELSE
-      CALL tidelock_open(v_name, v_client, v_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_bells);
+      CALL tidelock_open(v_name, v_client, v_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_followed,
+    v_bells);
       SET v_found = 1;
       SELECT place, hold, epoch, ttl INTO v_place, v_hold, v_of, v_ttl FROM tidelock_claims
         WHERE client = v_client AND claim = v_claim AND name = v_name;
@@ -230,7 +239,7 @@ BEGIN
         END IF;
       END IF;
       IF v_changed THEN
-        CALL tidelock_close(v_name, v_now, v_epoch, v_first);
+        CALL tidelock_close(v_name, v_now, v_epoch, v_first, v_followed, v_bells);
       END IF;
     END IF;
   END WHILE;
@@ -251,7 +260,7 @@ CREATE PROCEDURE tidelock_leave_line(
   p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_claim BIGINT UNSIGNED, p_reason VARBINARY(1024), OUT o_left TINYINT)
 MODIFIES SQL DATA
 BEGIN
-  DECLARE v_line, v_spilt, v_changed, v_hold TINYINT DEFAULT 0;
+  DECLARE v_line, v_spilt, v_changed, v_followed, v_hold TINYINT DEFAULT 0;
   DECLARE v_found TINYINT DEFAULT 1;
   DECLARE v_now, v_epoch, v_first, v_place BIGINT DEFAULT 0;
   DECLARE v_weight INT UNSIGNED;
@@ -261,7 +270,8 @@ BEGIN
   DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_found = 0;
   DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
   START TRANSACTION;
-  CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_bells);
+  CALL tidelock_open(p_name, p_client, p_claim, v_line, v_spilt, v_now, v_epoch, v_first, v_changed, v_followed,
+    v_bells);
   IF v_line = 2 THEN
     SELECT place, hold, weight, owner INTO v_place, v_hold, v_weight, v_owner FROM tidelock_claims
       WHERE client = p_client AND claim = p_claim AND name = p_name;
@@ -288,7 +298,7 @@ BEGIN
     END IF;
   END IF;
   IF v_changed THEN
-    CALL tidelock_close(p_name, v_now, v_epoch, v_first);
+    CALL tidelock_close(p_name, v_now, v_epoch, v_first, v_followed, v_bells);
     COMMIT;
   ELSE
     ROLLBACK;
@@ -313,7 +323,7 @@ BEGIN
   END IF;
   IF p_reason IS NULL THEN
     UPDATE tidelock_lines SET client = NULL
-      WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now;
+      WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now AND followed = 0;
     -- The client of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
     SET v_left = ROW_COUNT() = 1;
   END IF;
@@ -342,7 +352,7 @@ BEGIN
     CALL tidelock_refuse(0);
   END IF;
   UPDATE tidelock_lines SET client = NULL
-    WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now;
+    WHERE name = p_name AND many = 0 AND client = p_client AND claim = p_claim AND lapses > v_now AND followed = 0;
   -- The client of a row that is found always changes, so this is the same with CLIENT_FOUND_ROWS.
   SET v_left = ROW_COUNT() = 1;
   IF NOT v_left OR p_claim % 16 = 0 THEN
@@ -424,7 +434,8 @@ DROP PROCEDURE IF EXISTS tidelock_listen
 //
 -- Waits until there is something for a client to hear that is not among the claims it has `known`, or for so many
 -- seconds. Answers 'G', claim, name, epoch, ttl, waiting, '' for each claim that became a holder and was not renewed since,
--- known or not, and 'E', claim, name, 0, 0, 0, reason for each that was put out.
+-- known or not, 'E', claim, name, 0, 0, 0, reason for each that was put out, and 'F', number, name, 0, 0, 0, '' for each name
+-- that it follows and that changed. Of those it has known numbers with an f before them.
 CREATE PROCEDURE tidelock_listen(p_client BIGINT UNSIGNED, p_seconds DECIMAL(9, 3), p_known MEDIUMTEXT)
 READS SQL DATA
 BEGIN
@@ -450,7 +461,9 @@ BEGIN
     -- A statement of its own, because a condition would wait for locks.
     SELECT EXISTS (SELECT 1 FROM tidelock_claims WHERE client = p_client AND pushed = 1
         AND (p_known = '' OR NOT FIND_IN_SET(claim, p_known)))
-      OR EXISTS (SELECT 1 FROM tidelock_evictions WHERE client = p_client) INTO v_news;
+      OR EXISTS (SELECT 1 FROM tidelock_evictions WHERE client = p_client)
+      OR EXISTS (SELECT 1 FROM tidelock_followers WHERE client = p_client AND changed = 1
+        AND (p_known = '' OR NOT FIND_IN_SET(CONCAT('f', number), p_known))) INTO v_news;
     IF v_news THEN
       LEAVE naps;
     END IF;
@@ -473,7 +486,8 @@ BEGIN
   SELECT 'G', c.claim, c.name, c.epoch, c.ttl,
       (SELECT COUNT(*) FROM tidelock_claims w WHERE w.name = c.name AND w.hold = 0), ''
     FROM tidelock_claims c WHERE c.client = p_client AND c.pushed = 1
-  UNION ALL SELECT 'E', claim, name, 0, 0, 0, reason FROM tidelock_evictions WHERE client = p_client;
+  UNION ALL SELECT 'E', claim, name, 0, 0, 0, reason FROM tidelock_evictions WHERE client = p_client
+  UNION ALL SELECT 'F', number, name, 0, 0, 0, '' FROM tidelock_followers WHERE client = p_client AND changed = 1;
   -- After the look: what was committed on a server that had been demoted by then is not told.
   IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
     CALL tidelock_refuse(0);
@@ -490,6 +504,27 @@ BEGIN
     CALL tidelock_refuse(0);
   END IF;
   DELETE FROM tidelock_evictions WHERE client = p_client AND claim = p_claim;
+END
+//
+DROP PROCEDURE IF EXISTS tidelock_follow
+//
+-- From now on a client hears of the next change of holders of a name. Lines that nobody follows do nothing for this: whoever
+-- changes one asks only whether its row says that it is followed.
+CREATE PROCEDURE tidelock_follow(p_name VARBINARY(512), p_client BIGINT UNSIGNED, p_number BIGINT UNSIGNED)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_now BIGINT DEFAULT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
+  START TRANSACTION;
+  INSERT INTO tidelock_lines (name, day, epoch, followed) VALUES (p_name, v_now DIV 86400000000, 0, 1)
+    ON DUPLICATE KEY UPDATE followed = 1;
+  INSERT INTO tidelock_followers VALUES (p_name, p_client, p_number, 0, v_now)
+    -- A call that comes late does not undo a later one.
+    ON DUPLICATE KEY UPDATE changed = IF(p_number < number, changed, 0), since = v_now, number = GREATEST(number, p_number);
+  COMMIT;
 END
 //
 DROP PROCEDURE IF EXISTS tidelock_kept
@@ -514,6 +549,6 @@ DROP PROCEDURE IF EXISTS tidelock_version
 CREATE PROCEDURE tidelock_version()
 READS SQL DATA
 BEGIN
-  SELECT 1, 4;
+  SELECT 1, 5;
 END
 //

@@ -41,6 +41,7 @@ use crate::{
     backend::{ClientId, Failure, FailureKind, News},
     backends::shared::{
         failures::{at, no_answer_within},
+        following::{self, Heard},
         mutex::lock,
         news::Tell,
         once::Once,
@@ -77,6 +78,8 @@ pub(super) struct Link {
     client: ClientId,
     verbs: &'static [Verb],
     tell: Tell,
+    /// Where followers hear what the server says.
+    heard: following::Tell,
     opening: Once,
     state: Mutex<State>,
     silence: Silence,
@@ -99,12 +102,14 @@ impl Link {
         client: ClientId,
         verbs: &'static [Verb],
         tell: Tell,
+        heard: following::Tell,
     ) -> Arc<Self> {
         Arc::new(Self {
             config,
             client,
             verbs,
             tell,
+            heard,
             opening: Once::default(),
             state: Mutex::default(),
             silence: Silence::default(),
@@ -119,6 +124,10 @@ impl Link {
     /// What the server last said about itself, if it was ever connected.
     pub(super) fn fitness(&self) -> Option<Fitness> {
         self.state().fitness.clone()
+    }
+
+    pub(super) fn client(&self) -> ClientId {
+        self.client
     }
 
     /// What all names begin with in the database.
@@ -136,9 +145,16 @@ impl Link {
         let _ = self.tell.send(Ok(news));
     }
 
+    /// The holders of a name that is followed have changed.
+    fn tell_followers(&self, key: &str) {
+        // Nobody listens only when the client is gone, or behind a pooler.
+        let _ = self.heard.send(Heard::Changed(key.to_owned()));
+    }
+
     /// Says that news may have been missed.
     fn tell_cut(&self, why: &str) {
         let _ = self.tell.send(Err(Failure::unreachable(why)));
+        let _ = self.heard.send(Heard::Cut);
     }
 
     /// News that were handed on are read.

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::try_join_all;
 use tokio::task::AbortHandle;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, tls::NoTlsStream};
 
@@ -63,10 +64,9 @@ impl Link {
         fitness.quiet_left = from_micros(hello.and_then(|row| row.try_get(0)).map_err(first)?);
         fitness.kept = session.kept().await;
         if !fitness.is_pooled {
-            for verb in self.verbs {
-                let statement = session.client.prepare_typed(verb.text, verb.types).await.map_err(first)?;
-                session.prepared.push(statement);
-            }
+            // One after the other, without waiting for answers.
+            let preparing = self.verbs.iter().map(|verb| session.client.prepare_typed(verb.text, verb.types));
+            session.prepared = try_join_all(preparing).await.map_err(first)?;
         }
         Ok((session, fitness))
     }
@@ -90,7 +90,9 @@ async fn drive(mut connection: Connection<Stream, NoTlsStream>, link: Weak<Link>
         match poll_fn(|context| connection.poll_message(context)).await {
             Some(Ok(AsyncMessage::Notification(told))) => {
                 let Some(link) = link.upgrade() else { return };
-                if let Some(news) = codec::news(told.payload(), link.prefix()) {
+                if let Some(key) = codec::followed(told.payload()) {
+                    link.tell_followers(key);
+                } else if let Some(news) = codec::news(told.payload(), link.prefix()) {
                     link.tell(news);
                 }
             }

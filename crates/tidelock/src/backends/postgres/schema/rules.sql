@@ -222,6 +222,29 @@ BEGIN
   END IF;
 END $$;
 
+-- Tells those who follow a name, once: who wants to hear more has to ask again.
+CREATE OR REPLACE FUNCTION tidelock.tell_followers(p_name text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  told text;
+BEGIN
+  FOR told IN DELETE FROM tidelock.follower WHERE name = p_name RETURNING client LOOP
+    PERFORM pg_notify('tidelock_' || told, 'F' || p_name);
+  END LOOP;
+END $$;
+
+-- Writes down what a line that was opened has become. The only way in which a line that is followed changes its holders.
+CREATE OR REPLACE FUNCTION tidelock.close(l tidelock.line, p_at bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF l.followed AND EXISTS (SELECT FROM tidelock.line before WHERE before.name = l.name AND (before.epoch <> l.epoch
+    OR ARRAY(SELECT c.id FROM unnest(before.claims) c WHERE c.hold > 0)
+      <> ARRAY(SELECT c.id FROM unnest(l.claims) c WHERE c.hold > 0)))
+  THEN
+    PERFORM tidelock.tell_followers(l.name);
+    l.followed := NULL;
+  END IF;
+  UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims, followed = l.followed WHERE name = l.name;
+END $$;
+
 -- For how long a question may be on its way that nobody waits for any more: networks give up earlier.
 CREATE OR REPLACE FUNCTION tidelock.longest_way() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 3600000000::bigint';
 
@@ -238,6 +261,7 @@ DECLARE
   last_name text;
   idle text[];
   before bigint;
+  was_followed boolean;
   plans text;
 BEGIN
   IF random() >= chance THEN RETURN; END IF;
@@ -257,7 +281,10 @@ BEGIN
   FOR i IN 1 .. coalesce(cardinality(idle), 0) LOOP
     DELETE FROM tidelock.line WHERE ctid = (
       SELECT l.ctid FROM tidelock.line l
-      WHERE l.name = idle[i] AND l.claims IS NULL AND greatest(l.used, l.epoch, l.late) < before FOR UPDATE SKIP LOCKED);
+      WHERE l.name = idle[i] AND l.claims IS NULL AND greatest(l.used, l.epoch, l.late) < before FOR UPDATE SKIP LOCKED)
+    RETURNING followed INTO was_followed;
+    -- Those who are still there ask again, and the row is made anew.
+    IF was_followed THEN PERFORM tidelock.tell_followers(idle[i]); END IF;
   END LOOP;
   UPDATE tidelock.broom SET name = coalesce(last_name, '');
   DELETE FROM tidelock.gone WHERE id IN (

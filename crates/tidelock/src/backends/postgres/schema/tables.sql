@@ -26,7 +26,7 @@ REVOKE ALL ON SCHEMA tidelock FROM PUBLIC;
 -- Which clients may call what is here: one that knows a smaller number says so instead. Both are read from the catalogue.
 CREATE OR REPLACE FUNCTION tidelock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 -- What is here: a client that needs a larger number installs it, or says that it has to be installed.
-CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 3';
+CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 4';
 
 -- A claim in line. Times are microseconds since 1970, by the server's clock.
 DO $$ BEGIN
@@ -55,7 +55,8 @@ CREATE TABLE IF NOT EXISTS tidelock.line (
   epoch bigint NOT NULL,   -- of the latest grant
   used bigint NOT NULL,    -- when it was last changed
   late bigint,             -- until then a claim may come that is in tidelock.gone; null: none
-  claims tidelock.claim[]  -- null: nobody is in line
+  claims tidelock.claim[], -- null: nobody is in line
+  followed boolean         -- those in tidelock.follower want to hear of the next change of holders; null: nobody does
 ) WITH (fillfactor = 50, toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_threshold = 1000000, vacuum_truncate = off);
 -- A line is read and written whole: to compress it or to keep it elsewhere costs more than it saves. Only once, as all changes
@@ -65,6 +66,21 @@ DO $$ BEGIN
     ALTER TABLE tidelock.line ALTER claims SET STORAGE EXTERNAL;
   END IF;
 END $$;
+
+-- Earlier revisions had nobody that follows a name.
+DO $$ BEGIN
+  IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'tidelock.line'::regclass AND attname = 'followed') THEN
+    ALTER TABLE tidelock.line ADD COLUMN followed boolean;
+  END IF;
+END $$;
+
+-- Clients that want to hear of the next change of holders. Written only by those who have the row of the name locked. A crash
+-- empties it, and clients that lost their connection ask once more.
+CREATE UNLOGGED TABLE IF NOT EXISTS tidelock.follower (
+  name text COLLATE "C",
+  client text COLLATE "C",   -- 16 hexadecimal digits
+  PRIMARY KEY (name, client)
+);
 
 -- Claims that were left while a question for them was not answered. If it arrives after all it takes nothing.
 CREATE TABLE IF NOT EXISTS tidelock.gone (

@@ -29,7 +29,7 @@ BEGIN
   ), locked AS MATERIALIZED (
     SELECT a.*, l.at FROM asked a CROSS JOIN LATERAL (
       SELECT t.ctid AS at FROM tidelock.line t
-      WHERE t.name = a.name AND CASE WHEN a.ttl IS NULL
+      WHERE t.name = a.name AND t.followed IS NULL AND CASE WHEN a.ttl IS NULL
         THEN cardinality(t.claims) = 1 AND (t.claims[1]).id = a.id AND (t.claims[1]).lapses > p_at
         ELSE a.ttl <= longest AND t.claims IS NULL AND t.late IS NULL END
       FOR UPDATE SKIP LOCKED

@@ -46,7 +46,7 @@ BEGIN
         epoch = greatest(epoch + 1, p_at), used = p_at,
         claims = ARRAY[ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
           is_detached, p_owner, p_label)::tidelock.claim]
-      WHERE name = p_name AND claims IS NULL AND late IS NULL RETURNING epoch INTO given;
+      WHERE name = p_name AND claims IS NULL AND late IS NULL AND followed IS NULL RETURNING epoch INTO given;
       IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
     ELSIF p_share = 1 AND p_owner IS NULL THEN
       -- Nearly always: there are only readers.
@@ -54,7 +54,7 @@ BEGIN
         epoch = greatest(epoch + 1, p_at), used = p_at,
         claims = claims || ROW(p_id, p_ttl, p_at, p_at + p_ttl, 1, greatest(epoch + 1, p_at), p_at, p_share, p_n, p_of,
           is_detached, p_owner, p_label)::tidelock.claim
-      WHERE name = p_name AND late IS NULL AND NOT EXISTS (SELECT FROM unnest(claims) i
+      WHERE name = p_name AND late IS NULL AND followed IS NULL AND NOT EXISTS (SELECT FROM unnest(claims) i
         WHERE i.hold <> 1 OR i.share <> 1 OR i.lapses <= p_at OR i.id = p_id)
       RETURNING epoch INTO given;
       IF FOUND THEN RETURN ARRAY[1, given, p_ttl, 0]; END IF;
@@ -91,7 +91,7 @@ BEGIN
       -- It is in line: a renewal.
       other.lapses := p_at + other.ttl;
       l.claims[i] := other;
-      UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims WHERE name = p_name;
+      PERFORM tidelock.close(l, p_at);
       RETURN tidelock.stands(l.claims, i, p_at, o.quiet_left);
     END IF;
     IF other.share <> 0 AND p_share <> 0 AND (other.share <> p_share OR other.of <> p_of) THEN
@@ -136,7 +136,7 @@ BEGIN
   END IF;
   IF too_small IS NOT NULL THEN
     IF o.changed THEN
-      UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims WHERE name = p_name;
+      PERFORM tidelock.close(l, p_at);
     END IF;
     RETURN too_small;
   END IF;
@@ -149,7 +149,7 @@ BEGIN
     l.claims := l.claims || c;
     held := cardinality(l.claims);
   END IF;
-  UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims WHERE name = p_name;
+  PERFORM tidelock.close(l, p_at);
   RETURN tidelock.stands(l.claims, held, p_at, o.quiet_left);
 END $$;
 
@@ -200,7 +200,7 @@ BEGIN
       EXIT;
     END LOOP;
     IF changed THEN
-      UPDATE tidelock.line SET epoch = l.epoch, used = p_at, claims = l.claims WHERE name = p_names[i];
+      PERFORM tidelock.close(l, p_at);
     END IF;
   END LOOP;
   PERFORM tidelock.sweep(0.02::float8);
@@ -223,7 +223,8 @@ BEGIN
   IF p_reason IS NULL THEN
     -- Nearly always: nobody else is in line.
     UPDATE tidelock.line SET claims = NULL, used = p_at
-    WHERE name = p_name AND cardinality(claims) = 1 AND (claims[1]).id = p_id AND (claims[1]).lapses > p_at;
+    WHERE name = p_name AND cardinality(claims) = 1 AND (claims[1]).id = p_id AND (claims[1]).lapses > p_at
+      AND followed IS NULL;
     IF FOUND THEN RETURN true; END IF;
     -- Else mostly: it holds, exclusively, and the next one wants the same, for nobody that has more than one claim.
     IF nullif(current_setting('tidelock.quiet_until', true), '')::bigint <= p_at THEN
@@ -231,7 +232,7 @@ BEGIN
         claims = tidelock.granted(claims[2], greatest(epoch + 1, p_at), p_at) || claims[3:]
       WHERE name = p_name AND (claims[1]).id = p_id AND (claims[1]).share = 0 AND (claims[1]).owner IS NULL
         AND (claims[1]).hold = 1 AND (claims[2]).share = 0 AND (claims[2]).owner IS NULL
-        AND (claims[2]).ttl <= tidelock.long_lease()
+        AND (claims[2]).ttl <= tidelock.long_lease() AND followed IS NULL
         AND NOT EXISTS (SELECT FROM unnest(claims) c WHERE c.lapses <= p_at)
       RETURNING (claims[1]).id, epoch, (claims[1]).ttl, cardinality(claims) - 1 INTO next.id, next.epoch, next.ttl, next.n;
       IF FOUND THEN
@@ -241,7 +242,7 @@ BEGIN
     END IF;
     -- Or it is a reader, and others go on reading: nobody else gets anything by that.
     UPDATE tidelock.line SET used = p_at, claims = ARRAY(SELECT c FROM unnest(claims) c WHERE c.id <> p_id)
-    WHERE name = p_name AND (claims[1]).hold = 1 AND (claims[1]).share = 1
+    WHERE name = p_name AND (claims[1]).hold = 1 AND (claims[1]).share = 1 AND followed IS NULL
       AND (SELECT bool_and(c.lapses > p_at) AND bool_or(c.id = p_id AND c.hold = 1 AND c.share = 1 AND c.owner IS NULL)
         AND bool_or(c.id <> p_id AND c.hold = 1) FROM unnest(claims) c);
     IF FOUND THEN RETURN true; END IF;
@@ -260,7 +261,7 @@ BEGIN
     IF p_reason IS NOT NULL THEN PERFORM tidelock.tell('E', p_name, p_id, p_reason); END IF;
   END IF;
   IF changed THEN
-    UPDATE tidelock.line SET epoch = l.epoch, used = o.p_at, claims = l.claims WHERE name = p_name;
+    PERFORM tidelock.close(l, o.p_at);
   END IF;
   RETURN was_there;
 END $$;
@@ -320,3 +321,16 @@ CREATE OR REPLACE FUNCTION tidelock.kept() RETURNS TABLE (bytes bigint, names bi
   SELECT pg_total_relation_size(c.oid), c.reltuples::bigint, tidelock.remembered()
   FROM pg_class c WHERE c.oid = 'tidelock.line'::regclass
 $$;
+
+-- From now on a client hears of the next change of holders of a name. Lines that nobody follows do nothing for this: whoever
+-- changes one asks only whether the row says that it is followed.
+CREATE OR REPLACE FUNCTION tidelock.follow(p_name text, p_client text) RETURNS void
+  LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  mode text := tidelock.commits(false);
+BEGIN
+  -- The row is locked in any case.
+  INSERT INTO tidelock.line AS l (name, epoch, used, followed) VALUES (p_name, 0, tidelock.now_micros(), true)
+    ON CONFLICT (name) DO UPDATE SET followed = true WHERE l.followed IS NULL;
+  INSERT INTO tidelock.follower (name, client) VALUES (p_name, p_client) ON CONFLICT DO NOTHING;
+END $$;

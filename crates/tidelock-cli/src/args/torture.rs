@@ -1,0 +1,106 @@
+//! `tidelock torture`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args as Group;
+
+use super::Store;
+use crate::values;
+
+/// Break a test deployment, and check whether its locks keep their promises
+///
+/// Starts client processes that acquire, hold, check, write through a fence, release, try, time
+/// out, give up, re-enter, share, take permits, lead elections and break each other's locks, all
+/// on the servers of --url. Meanwhile clients are killed with SIGKILL, stopped past their ttl, and
+/// cut off from the servers by a proxy that closes, delays, holds and loses what passes. Faults of
+/// the servers are yours: --hook names a command that is called with one of --hook-faults, and
+/// later with `heal`.
+///
+/// Every client writes what it saw to a history. At the end a checker decides from the histories
+/// alone: conflicting holds inside their windows, tokens that do not grow, stale writes that the
+/// fence accepted, the order of arrival, requests without an answer, locks that stay free while
+/// somebody waits, and leftovers in the store. Each violation is a story with the faults around it
+/// and a timeline as SVG.
+///
+/// Uses lock names under torture/ only. Exits with 0 if every promise was kept, 1 if not, and 125
+/// if the run could not be made. A signal ends the run early, with a verdict.
+#[derive(Debug, Group)]
+#[command(after_help = "Examples:
+  tidelock torture --url redis://test-1 --yes-this-is-a-test-server
+  tidelock torture --url etcd://a,b,c --for 1h --hook ./break-etcd.sh \\
+    --hook-faults restart,pause --yes-this-is-a-test-server
+  tidelock torture --check DIR                           check histories again")]
+pub(crate) struct Torture {
+    /// How long to run
+    #[arg(long = "for", id = "for", value_name = "TIME", value_parser = values::duration, default_value = "1m")]
+    pub(crate) time: Duration,
+    /// How many client processes
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) clients: u32,
+    /// How many tasks in each client
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) tasks: u32,
+    /// How many locks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(crate) names: u32,
+    /// Repeat the choices of an earlier run
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// The ttl of the locks
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "3s")]
+    pub(crate) ttl: Duration,
+    /// How often a client is killed; 0 is never
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "3s")]
+    pub(crate) kill: Duration,
+    /// How often a client is stopped for about its ttl; 0 is never
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "3s")]
+    pub(crate) stop: Duration,
+    /// How often the network of a client breaks; 0 is never
+    ///
+    /// Not with Sentinel, a cluster of Redis or TLS, where clients must connect to the addresses
+    /// that servers announce or have certificates for.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2s")]
+    pub(crate) cut: Duration,
+    /// Do not break locks of others
+    #[arg(long)]
+    pub(crate) no_breaks: bool,
+    /// A command for faults of servers
+    ///
+    /// A shell calls it with one of --hook-faults as its last argument, and later with `heal`. It
+    /// returns when that is done. If it fails, the run ends.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) hook: Option<String>,
+    /// The faults that the hook knows
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "pause,restart,failover,partition"
+    )]
+    pub(crate) hook_faults: Vec<String>,
+    /// How often the hook is called
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
+    pub(crate) hook_every: Duration,
+    /// Count overlaps, and do not take them for violations
+    ///
+    /// For deployments that may forget grants, such as a failover of Redis to a replica. Tokens and
+    /// the fence are checked as always.
+    #[arg(long)]
+    pub(crate) allow_overlaps: bool,
+    /// Where histories and the report go
+    ///
+    /// A directory that is empty or does not exist. Default: a new one among the temporary files.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Check the histories of an earlier run instead
+    #[arg(long, value_name = "DIR")]
+    pub(crate) check: Option<PathBuf>,
+    /// Confirm that nobody needs the locks of this store
+    #[arg(long)]
+    pub(crate) yes_this_is_a_test_server: bool,
+    /// Print the report as a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}

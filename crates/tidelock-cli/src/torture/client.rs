@@ -1,0 +1,220 @@
+//! A client: a process of its own that uses locks as its seed says, and writes down what it saw.
+//!
+//! It talks with the run through its standard input and output, a line each: it asks the fence there, and hears when to
+//! end. It ends as well when the run is gone.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, Write, stdin, stdout},
+    process::exit,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tidelock::Locks;
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+
+use super::{
+    history::{Log, client_file},
+    player::Player,
+    record::{Event, Nanos, Share},
+    work::{URL, WORK, Work},
+};
+use crate::{exit::Exit, output};
+
+/// How long a client tries to reach its store.
+const CONNECT: Duration = Duration::from_secs(120);
+/// How long the last requests may take when everything is healed.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// Is a client if this process was started as one.
+pub(crate) fn run_if_asked() -> Option<Exit> {
+    let work = std::env::var(WORK).ok()?;
+    Some(match run(&work) {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            output::complain(&format!("a client of the torture: {error}"));
+            Exit::Failed
+        }
+    })
+}
+
+fn run(work: &str) -> io::Result<()> {
+    // A run that is killed leaves no clients behind, not even stopped ones.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let work: Work = serde_json::from_str(work)?;
+    let url = std::env::var(URL).map_err(io::Error::other)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(live(work, &url));
+    runtime.shutdown_background();
+    done
+}
+
+async fn live(work: Work, url: &str) -> io::Result<()> {
+    let log = Log::create(&work.folder.join(client_file(work.client, work.generation)))?;
+    let journal =
+        Arc::new(Journal { log, next: Mutex::new(0), asked: AtomicU64::new(0), granted: AtomicU64::new(0) });
+    journal.note(&Event::Hello { client: work.client, generation: work.generation });
+    let run = Run::listen();
+    let connected = tokio::select! {
+        connected = Locks::connect_within(url, CONNECT) => connected,
+        () = run.ended() => {
+            journal.note(&Event::Bye { why: "ended before it was connected".to_owned() });
+            return Ok(());
+        }
+    };
+    let locks = match connected {
+        Ok(locks) => locks,
+        Err(error) => {
+            journal.note(&Event::Bye { why: error.to_string() });
+            return Err(io::Error::other(error));
+        }
+    };
+    let work = Arc::new(work);
+    let mut tasks = JoinSet::new();
+    for task in 0..work.tasks {
+        let player =
+            Player::new(locks.clone(), Arc::clone(&journal), Arc::clone(&run), Arc::clone(&work), task);
+        tasks.spawn(player.play());
+    }
+    tasks.spawn(tell(Arc::clone(&journal), Arc::clone(&run)));
+    run.ended().await;
+    let drained = timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+    locks.shutdown(Duration::from_secs(5)).await;
+    let why = if drained.is_ok() { "done" } else { "requests were not answered" };
+    journal.note(&Event::Bye { why: why.to_owned() });
+    Ok(())
+}
+
+/// Tells the run how far this client is, for its progress.
+async fn tell(journal: Arc<Journal>, run: Arc<Run>) {
+    while !run.is_ending() {
+        let (asked, granted) =
+            (journal.asked.load(Ordering::Relaxed), journal.granted.load(Ordering::Relaxed));
+        run.say(&format!("count {asked} {granted}\n"));
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+            () = run.ended() => {}
+        }
+    }
+}
+
+/// The history of this process.
+#[derive(Debug)]
+pub(super) struct Journal {
+    log: Log,
+    next: Mutex<u32>,
+    asked: AtomicU64,
+    granted: AtomicU64,
+}
+
+impl Journal {
+    /// Notes a request that is about to be made, and gives it its number: numbers are in the order of the lines.
+    pub(super) fn ask(&self, name: &str, share: Share, owner: u32, patience: Nanos) -> u32 {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let op = *next;
+        *next += 1;
+        self.note(&Event::Asked { op, name: name.to_owned(), share, owner, patience });
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        op
+    }
+
+    pub(super) fn note(&self, event: &Event) {
+        check(self.log.note(event));
+    }
+
+    pub(super) fn note_at(&self, at: Nanos, event: &Event) {
+        if matches!(event, Event::Granted { .. }) {
+            self.granted.fetch_add(1, Ordering::Relaxed);
+        }
+        check(self.log.note_at(at, event));
+    }
+}
+
+/// A history that lacks a line proves nothing.
+fn check(written: io::Result<()>) {
+    if let Err(error) = written {
+        output::complain(&format!("the history cannot be written: {error}"));
+        exit(i32::from(Exit::Failed.code()));
+    }
+}
+
+/// The run that this client is part of.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    ending: AtomicBool,
+    end: Notify,
+    next: AtomicU64,
+    asked: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
+}
+
+impl Run {
+    /// Listens to what the run says, in a thread: reading standard input blocks.
+    fn listen() -> Arc<Self> {
+        let run = Arc::new(Self::default());
+        let heard = Arc::clone(&run);
+        std::thread::spawn(move || {
+            for line in stdin().lock().lines().map_while(Result::ok) {
+                if line == "end" {
+                    heard.end();
+                } else if let Some((id, accepted)) = line.split_once(' ')
+                    && let Some(waiting) = id.parse().ok().and_then(|id| heard.asked().remove(&id))
+                {
+                    // One that went away does not want to know.
+                    let _ = waiting.send(accepted == "1");
+                }
+            }
+            heard.end();
+        });
+        run
+    }
+
+    fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        self.end.notify_waiters();
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    /// Waits until the run asks for an end.
+    pub(super) async fn ended(&self) {
+        loop {
+            let end = self.end.notified();
+            if self.is_ending() {
+                return;
+            }
+            // Looked at again: the word may have come before anybody listened.
+            let _ = timeout(Duration::from_millis(200), end).await;
+        }
+    }
+
+    /// Writes through the fence. Says whether the write was accepted; `None` if the run is gone.
+    pub(super) async fn write(&self, op: u32, name: usize, token: u64) -> Option<bool> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, heard) = oneshot::channel();
+        self.asked().insert(id, answer);
+        self.say(&format!("write {id} {op} {name} {token}\n"));
+        timeout(Duration::from_secs(30), heard).await.ok()?.ok()
+    }
+
+    fn say(&self, line: &str) {
+        // In one write, so that the lines of several tasks do not mix. A run that is gone ends us soon.
+        let mut out = stdout().lock();
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<bool>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,182 @@
+//! The client processes: starts them, hears them, keeps the fence that they write through.
+
+use std::{
+    collections::HashMap,
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{
+    history::Log,
+    record::Event,
+    work::{URL, WORK, Work},
+};
+
+/// A client that runs.
+#[derive(Debug)]
+pub(super) struct Client {
+    work: Work,
+    url: String,
+    child: Child,
+    input: Arc<Mutex<ChildStdin>>,
+    counts: Arc<Counts>,
+    desk: Arc<Desk>,
+}
+
+/// How far a client is, over all its generations.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    before: AtomicU64,
+    asked: AtomicU64,
+    granted_before: AtomicU64,
+    granted: AtomicU64,
+}
+
+impl Counts {
+    /// The requests and the grants.
+    pub(super) fn get(&self) -> (u64, u64) {
+        let sum =
+            |one: &AtomicU64, other: &AtomicU64| one.load(Ordering::Relaxed) + other.load(Ordering::Relaxed);
+        (sum(&self.before, &self.asked), sum(&self.granted_before, &self.granted))
+    }
+
+    fn see(&self, asked: u64, granted: u64) {
+        self.asked.store(asked, Ordering::Relaxed);
+        self.granted.store(granted, Ordering::Relaxed);
+    }
+
+    fn begin_again(&self) {
+        self.before.fetch_add(self.asked.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        self.granted_before.fetch_add(self.granted.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The fence: a resource that refuses tokens smaller than the largest it has seen, per lock. It lives in the run, which
+/// nobody kills, and notes its decisions in their order.
+#[derive(Debug)]
+pub(super) struct Desk {
+    log: Arc<Log>,
+    largest: Mutex<HashMap<u64, u64>>,
+}
+
+impl Desk {
+    pub(super) fn new(log: Arc<Log>) -> Arc<Self> {
+        Arc::new(Self { log, largest: Mutex::default() })
+    }
+
+    fn write(&self, (client, generation): (u32, u32), op: u32, name: u64, token: u64) -> io::Result<bool> {
+        let mut largest = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
+        let largest = largest.entry(name).or_default();
+        let accepted = token >= *largest;
+        *largest = token.max(*largest);
+        self.log.note(&Event::Wrote { client, generation, op, accepted })?;
+        Ok(accepted)
+    }
+}
+
+impl Client {
+    pub(super) fn start(work: Work, url: String, desk: Arc<Desk>) -> io::Result<Self> {
+        let counts = Arc::new(Counts::default());
+        let (child, input) = spawn(&work, &url, &desk, &counts)?;
+        Ok(Self { work, url, child, input, counts, desk })
+    }
+
+    /// Kills it and starts it again.
+    pub(super) fn restart(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.work.generation += 1;
+        self.counts.begin_again();
+        (self.child, self.input) = spawn(&self.work, &self.url, &self.desk, &self.counts)?;
+        Ok(())
+    }
+
+    /// Whether it ended on its own.
+    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    pub(super) fn stop(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    pub(super) fn resume(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let pid = Pid::from_child(&self.child);
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Asks it to finish its requests and end.
+    pub(super) fn end(&self) {
+        // One that is gone needs no word.
+        let _ = say(&self.input, "end\n");
+    }
+
+    /// As histories call it.
+    pub(super) fn label(&self) -> String {
+        format!("client-{}.{}", self.work.client, self.work.generation)
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Gone already, if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(
+    work: &Work,
+    url: &str,
+    desk: &Arc<Desk>,
+    counts: &Arc<Counts>,
+) -> io::Result<(Child, Arc<Mutex<ChildStdin>>)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .env(WORK, serde_json::to_string(work)?)
+        .env(URL, url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let input = Arc::new(Mutex::new(input));
+    let (desk, counts, answers) = (Arc::clone(desk), Arc::clone(counts), Arc::clone(&input));
+    let who = (work.client, work.generation);
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let mut words = line.split(' ');
+            let word = words.next();
+            let mut numbers = words.map_while(|word| word.parse::<u64>().ok());
+            let mut next = || numbers.next();
+            if word == Some("count") {
+                if let (Some(asked), Some(granted)) = (next(), next()) {
+                    counts.see(asked, granted);
+                }
+            } else if let (Some(id), Some(op), Some(name), Some(token)) = (next(), next(), next(), next()) {
+                let op = u32::try_from(op).unwrap_or(u32::MAX);
+                let Ok(accepted) = desk.write(who, op, name, token) else { return };
+                // A client that was killed meanwhile does not hear it.
+                let _ = say(&answers, &format!("{id} {}\n", u8::from(accepted)));
+            }
+        }
+    });
+    Ok((child, input))
+}
+
+fn say(input: &Mutex<ChildStdin>, line: &str) -> io::Result<()> {
+    input.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes())
+}

@@ -1,0 +1,262 @@
+//! A run: clients, faults, calm, an end, and a look at what was left in the store.
+
+use std::{
+    io::{IsTerminal, Write, stderr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use tidelock::{Locks, backend::LockView};
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{
+    address::Address,
+    herd::{Client, Desk},
+    history::{Log, RUN},
+    nemesis::{Nemesis, Rates},
+    proxy::Door,
+    record::{Event, Plan},
+    work::{Use, Work},
+};
+use crate::{
+    clock::Moment,
+    output::{self, Trouble},
+    signals::Signals,
+    values::Span,
+};
+
+/// How often the run looks whether something is due.
+const TICK: Duration = Duration::from_millis(25);
+
+/// What to do.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) url: String,
+    pub(super) time: Duration,
+    pub(super) clients: u32,
+    pub(super) tasks: u32,
+    pub(super) names: u32,
+    pub(super) seed: u64,
+    pub(super) ttl: Duration,
+    pub(super) breaks: u64,
+    pub(super) rates: Rates,
+    pub(super) overlaps_allowed: bool,
+}
+
+/// What a run left.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// What could not be done to this deployment.
+    pub(super) skipped: Vec<String>,
+    /// Claims that nobody holds any more and that are still in the store.
+    pub(super) leftovers: Vec<String>,
+}
+
+/// Runs, and writes histories into the folder.
+pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
+    let locks = Locks::connect(&setup.url).await?;
+    let mut done = Done::default();
+    let log = Arc::new(Log::create(&folder.join(RUN))?);
+    let abilities = locks.abilities();
+    let ttl = setup.ttl.max(abilities.min_ttl);
+    log.note(&Event::Plan(Plan {
+        seed: setup.seed,
+        store: abilities.store.to_owned(),
+        ttl: u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX),
+        fair: abilities.fair,
+        overlaps_allowed: setup.overlaps_allowed,
+    }))?;
+    let prefix = format!("torture/{:x}-{:x}/", setup.seed, Moment::now().as_nanos());
+    let names = names(&prefix, setup.names, abilities.permits.is_ok());
+    if let Err(why) = abilities.permits {
+        done.skipped.push(format!("permits: {why}"));
+    }
+
+    let mut network = JoinSet::new();
+    let (urls, doors) = doors(setup, &mut done, &mut network).await?;
+    let desk = Desk::new(Arc::clone(&log));
+    let mut clients = Vec::new();
+    for client in 0..setup.clients {
+        let work = Work {
+            client,
+            generation: 0,
+            seed: setup.seed,
+            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+            tasks: setup.tasks,
+            names: names.clone(),
+            folder: folder.to_owned(),
+            breaks: setup.breaks,
+        };
+        clients.push(Client::start(work, urls[client as usize].clone(), Arc::clone(&desk))?);
+    }
+    let mut nemesis = Nemesis::new(log, setup.seed, setup.rates.clone(), ttl);
+    let mut signals = Signals::forwarded()?;
+    let outcome = tokio::select! {
+        outcome = play(setup, ttl, &mut clients, &doors, &mut nemesis) => outcome,
+        signal = signals.end() => {
+            output::complain(&format!("{signal:?}: healing faults, and checking what happened until now"));
+            Ok(())
+        }
+    };
+    // Whatever happened, servers are not left broken.
+    heal(&mut nemesis, &clients, &doors).await?;
+    outcome?;
+    end(&mut clients).await?;
+    done.leftovers = leftovers(&locks, &prefix, ttl).await?;
+    Ok(done)
+}
+
+/// The locks, a use after the other.
+fn names(prefix: &str, count: u32, with_permits: bool) -> Vec<(String, Use)> {
+    let uses = [Use::Mutex, Use::ReadWrite, Use::Permits(3), Use::Election, Use::Mutex];
+    let uses: Vec<_> = uses.into_iter().filter(|it| with_permits || !matches!(it, Use::Permits(_))).collect();
+    let named = |(number, usage): (u32, &Use)| (format!("{prefix}{}-{number}", usage.word()), *usage);
+    (0..count).zip(uses.iter().cycle()).map(named).collect()
+}
+
+/// For each client its URL and its doors to the servers.
+async fn doors(
+    setup: &Setup,
+    done: &mut Done,
+    network: &mut JoinSet<()>,
+) -> Result<(Vec<String>, Vec<Vec<Door>>), Trouble> {
+    let address = match Address::parse(&setup.url) {
+        Ok(address) if setup.rates.cut.is_some() => address,
+        Ok(_) => return Ok((vec![setup.url.clone(); setup.clients as usize], Vec::new())),
+        Err(why) => {
+            if setup.rates.cut.is_some() {
+                done.skipped.push(format!("faults of the network: {why}"));
+            }
+            return Ok((vec![setup.url.clone(); setup.clients as usize], Vec::new()));
+        }
+    };
+    let (mut urls, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..setup.clients {
+        let mut doors = Vec::new();
+        for server in &address.servers {
+            doors.push(Door::open(server.clone(), network).await?);
+        }
+        let servers: Vec<_> = doors.iter().map(|door| door.addr().to_string()).collect();
+        urls.push(address.with(&servers));
+        all.push(doors);
+    }
+    Ok((urls, all))
+}
+
+/// Storms of faults and calm times in turn; the last one is calm.
+async fn play(
+    setup: &Setup,
+    ttl: Duration,
+    clients: &mut [Client],
+    doors: &[Vec<Door>],
+    nemesis: &mut Nemesis,
+) -> Result<(), Trouble> {
+    // As long as the checker takes a fault to be felt, and then some.
+    let calm = 2 * ttl + Duration::from_secs(4 + 6);
+    let storm = (4 * calm).min(setup.time.saturating_sub(calm)).max(setup.time / 3);
+    let began = Moment::now();
+    let mut shown = began;
+    loop {
+        let passed = Moment::now().since(began);
+        if passed >= setup.time {
+            return Ok(());
+        }
+        let of_round = passed.as_millis() % (storm + calm).as_millis();
+        let rests = of_round >= storm.as_millis() || passed + calm >= setup.time && setup.time > calm;
+        nemesis.act(clients, doors, !rests)?;
+        for client in clients.iter_mut() {
+            if client.has_ended()? {
+                return Err(Trouble::Usage(format!(
+                    "{} ended: it said why; its history is kept",
+                    client.label()
+                )));
+            }
+        }
+        if Moment::now().since(shown) > Duration::from_millis(250) {
+            shown = Moment::now();
+            show(passed, setup.time, clients, nemesis, rests);
+        }
+        sleep(TICK).await;
+    }
+}
+
+fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis, rests: bool) {
+    if !stderr().is_terminal() {
+        return;
+    }
+    let (asked, granted) = clients
+        .iter()
+        .map(|client| client.counts().get())
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let weather = if rests { "calm" } else { &nemesis.last };
+    // Progress that cannot be shown is no reason to stop.
+    let _ = write!(
+        stderr(),
+        "\r\x1b[K{} of {}: {asked} requests, {granted} granted, {} faults ({weather})",
+        Span(passed),
+        Span(time),
+        nemesis.count()
+    );
+}
+
+/// Heals everything, and waits for the hook.
+async fn heal(nemesis: &mut Nemesis, clients: &[Client], doors: &[Vec<Door>]) -> Result<(), Trouble> {
+    loop {
+        nemesis.heal(clients, doors, true)?;
+        if nemesis.is_quiet() {
+            return Ok(());
+        }
+        sleep(TICK).await;
+    }
+}
+
+/// Lets the clients finish.
+async fn end(clients: &mut [Client]) -> Result<(), Trouble> {
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[Kthe clients finish");
+    }
+    clients.iter().for_each(Client::end);
+    let began = Moment::now();
+    // A client gives up after a minute on its own.
+    while Moment::now().since(began) < Duration::from_secs(90) {
+        let mut running = false;
+        for client in clients.iter_mut() {
+            running |= !client.has_ended()?;
+        }
+        if !running {
+            break;
+        }
+        sleep(TICK).await;
+    }
+    if stderr().is_terminal() {
+        let _ = write!(stderr(), "\r\x1b[K");
+    }
+    Ok(())
+}
+
+/// What is still in the store when the last lease has ended, which is then taken out.
+async fn leftovers(locks: &Locks, prefix: &str, ttl: Duration) -> Result<Vec<String>, Trouble> {
+    let began = Moment::now();
+    loop {
+        let mut views = locks.look_all().await?;
+        views.retain(|view| view.name.as_str().starts_with(prefix));
+        views.retain(|view| !view.holders.is_empty() || !view.waiters.is_empty());
+        if views.is_empty() {
+            return Ok(Vec::new());
+        }
+        if Moment::now().since(began) > 2 * ttl + Duration::from_secs(10) {
+            for view in &views {
+                for claim in view.holders.iter().chain(&view.waiters) {
+                    locks.evict(view.name.as_str(), claim.id, "left over by a torture").await?;
+                }
+            }
+            return Ok(views.iter().map(describe).collect());
+        }
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn describe(view: &LockView) -> String {
+    format!("{}: {} holders, {} waiters", view.name, view.holders.len(), view.waiters.len())
+}

@@ -1,0 +1,47 @@
+//! Readers of files and doorbells, for [`testing::hostile`](crate::testing::hostile): every program of the same user
+//! can write them.
+
+use std::{fs::File, os::unix::fs::FileExt};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::{
+    bucket::{Bucket, Desk},
+    codec::{self, Ring},
+};
+use crate::testing::hostile::use_line;
+
+/// A file of buckets.
+pub(crate) fn bucket(bytes: &[u8]) {
+    let Ok(file) = memfd_create("buckets", MemfdFlags::CLOEXEC).map(File::from) else { return };
+    // The reader begins behind the header of the file.
+    if file.write_all_at(bytes, super::bucket::HEADER).is_err() {
+        return;
+    }
+    let mut desk = Desk::default();
+    for bucket in 0..2 {
+        if let Ok(Some(found)) = Bucket::read(&file, &mut desk, bucket) {
+            lines(found.payload(&desk));
+        }
+    }
+}
+
+/// The payload of a bucket, or a doorbell.
+pub(crate) fn records(bytes: &[u8]) {
+    lines(bytes);
+    if let Some(ring) = Ring::read(bytes) {
+        let _ = ring.write();
+    }
+}
+
+fn lines(payload: &[u8]) {
+    for record in codec::records(payload) {
+        let _ = record.last_epoch();
+        let Some(name) = record.read_name() else { continue };
+        if let Some(line) = record.read_line(&name) {
+            let mut out = Vec::new();
+            codec::write_record(&mut out, &name, &line);
+            use_line(&name, line);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `cargo xtask torture`: runs `tidelock torture` against servers of our own, which fail as servers do.
+
+mod hook;
+mod list;
+mod many;
+mod mutants;
+mod stand;
+mod table;
+
+use std::{
+    fs,
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use clap::Parser;
+
+use self::stand::STANDS;
+
+/// Torture the stores with servers of our own; every run is checked from its histories
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask torture", bin_name = "cargo xtask torture")]
+struct Args {
+    /// A deployment, several with commas, or all
+    #[arg(long, value_name = "NAME", default_value = "all", value_delimiter = ',')]
+    backend: Vec<String>,
+    /// How long each is tortured
+    #[arg(long = "for", value_name = "TIME", default_value = "1m")]
+    time: String,
+    /// Repeat the choices of an earlier run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How many client processes
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    clients: u32,
+    /// How many locks: those whose holder failed are blocked for a ttl
+    #[arg(long, value_name = "N", default_value_t = 24)]
+    names: u32,
+    /// The ttl of the locks, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 2_000)]
+    ttl_ms: u64,
+    /// How often servers fail
+    #[arg(long, value_name = "TIME", default_value = "6s")]
+    every: String,
+    /// Keep histories and reports here
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Write the figures into this page in Markdown, between its marks
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// Run mutants instead, each until it is found: their names, or all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 0.., default_missing_value = "all")]
+    mutants: Option<Vec<String>>,
+    /// How many runs a mutant gets
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// The command line to use
+    #[arg(long, value_name = "PROGRAM", hide = true)]
+    tidelock: PathBuf,
+}
+
+/// Where the hook finds us.
+const SOCKET: &str = "hook";
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args().collect();
+    if let [_, word, socket, fault] = &words[..]
+        && word == hook::HOOK
+    {
+        return hook::call(Path::new(socket), fault);
+    }
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("torture: {error}");
+            ExitCode::from(125)
+        }
+    }
+}
+
+/// Tortures one deployment after the other. Says whether all kept their promises.
+fn run(args: &Args) -> Result<bool, String> {
+    let wanted = |name: &str| args.backend.iter().any(|wanted| wanted == "all" || wanted == name);
+    if let Some(unknown) =
+        args.backend.iter().find(|name| *name != "all" && STANDS.iter().all(|(known, _)| known != name))
+    {
+        let known: Vec<_> = STANDS.iter().map(|(name, _)| *name).collect();
+        return Err(format!("there is no deployment {unknown:?}; known are: {}", known.join(", ")));
+    }
+    let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = args.report.as_deref().unwrap_or(temporary.path());
+    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    if let Some(wanted) = &args.mutants {
+        return mutants::run(args, wanted, folder);
+    }
+    let mut clean = true;
+    let mut reports = Vec::new();
+    for (name, open) in STANDS.iter().filter(|(name, _)| wanted(name)) {
+        println!("==> {name}");
+        let stand = open(args.ttl_ms).map_err(|error| format!("{name}: {error}"))?;
+        let report = folder.join(name);
+        let mut command = command(args, &*stand, &report, temporary.path(), &args.tidelock)?;
+        if let Some(seed) = args.seed {
+            command.args(["--seed", &seed.to_string()]);
+        }
+        let code = torture(&mut command, &*stand, temporary.path())?;
+        if code != Some(0) {
+            clean = false;
+        }
+        match fs::read_to_string(report.join("report.json")) {
+            Ok(text) => {
+                let value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
+                reports.push(((*name).to_owned(), value));
+            }
+            Err(_) if code == Some(0) => return Err(format!("{name}: there is no report")),
+            // It said why it could not run.
+            Err(_) => {}
+        }
+    }
+    if let Some(file) = &args.table {
+        table::put(file, "figures", &table::markdown(&reports, args))?;
+    }
+    if !clean && args.report.is_none() {
+        // What was found must not be lost with the temporary files.
+        println!("histories are kept in {}", temporary.keep().display());
+    }
+    Ok(clean)
+}
+
+/// The command line of one run, without its seed.
+fn command(
+    args: &Args,
+    stand: &dyn stand::Stand,
+    report: &Path,
+    temporary: &Path,
+    tidelock: &Path,
+) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(tidelock);
+    command
+        .args(["torture", "--yes-this-is-a-test-server", "--url", &stand.url(), "--for", &args.time])
+        .args(["--clients", &args.clients.to_string(), "--ttl", &format!("{}ms", args.ttl_ms)])
+        .args(["--names", &args.names.to_string()])
+        .arg("--report")
+        .arg(report);
+    if !stand.excludes() {
+        command.arg("--allow-overlaps");
+    }
+    if !stand.faults().is_empty() {
+        let socket = temporary.join(SOCKET);
+        let hook = format!("'{}' {} '{}'", program.display(), hook::HOOK, socket.display());
+        command.args([
+            "--hook",
+            &hook,
+            "--hook-faults",
+            &stand.faults().join(","),
+            "--hook-every",
+            &args.every,
+        ]);
+    }
+    Ok(command)
+}
+
+/// One run against a deployment. Returns the exit code.
+fn torture(command: &mut Command, stand: &dyn stand::Stand, temporary: &Path) -> Result<Option<i32>, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let socket = temporary.join(SOCKET);
+    // Of the run before.
+    let _ = fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).map_err(text)?;
+    let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| hook::serve(&listener, stand));
+        let status = child.wait().map_err(text);
+        // Ends the thread: it takes this for its last word.
+        hook::end(&socket).map_err(text)?;
+        Ok(status?.code())
+    })
+}

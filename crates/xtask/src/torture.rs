@@ -1,0 +1,37 @@
+//! `cargo xtask torture`: stores and servers that fail, in a program of its own, so that every other command starts
+//! without building the library.
+
+use std::{ffi::OsString, path::Path, process::Command};
+
+use crate::run;
+
+/// Torture the stores with servers that fail, and check the histories of all clients
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// Options of the torture: see --help
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    options: Vec<OsString>,
+}
+
+/// Runs the torture. Returns whether every promise was kept.
+pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
+    torture(root, &args.options)
+}
+
+/// The part of `cargo xtask test`: half a minute for each of the riskiest stores.
+pub(crate) fn short(root: &Path) -> Result<bool, String> {
+    let options = ["--backend", "redis,etcd,postgres,file", "--for", "25s", "--every", "3s"];
+    torture(root, &options.map(OsString::from))
+}
+
+/// Builds the command line and the program that fails its servers, and runs it.
+fn torture(root: &Path, options: &[OsString]) -> Result<bool, String> {
+    let packages = ["build", "--quiet", "--package", "tidelock-cli", "--package", "tidelock-torture"];
+    run::run(&mut run::cargo(root, &packages))?;
+    let programs = run::target(&run::metadata(root)?)?.join("debug");
+    let mut torture = Command::new(programs.join("tidelock-torture"));
+    torture.arg("--tidelock").arg(programs.join("tidelock")).args(options).current_dir(root);
+    let status = torture.status();
+    status.map(|status| status.success()).map_err(|error| format!("the torture cannot run: {error}"))
+}
