@@ -53,7 +53,8 @@ pub(super) struct Figures {
     groups: Vec<String>,
     /// Whether the figures of the whole store are wanted.
     whole_store: bool,
-    started: Moment,
+    /// In milliseconds since 1970.
+    started: u64,
 }
 
 /// The recorder, which has to be there before anything is counted.
@@ -72,7 +73,7 @@ impl Recorder {
     }
 
     pub(super) fn figures(self, groups: Vec<String>, whole_store: bool) -> Figures {
-        Figures { handle: self.0, groups, whole_store, started: Moment::now() }
+        Figures { handle: self.0, groups, whole_store, started: unix_ms(Moment::now()) }
     }
 }
 
@@ -125,7 +126,7 @@ impl Figures {
     }
 
     fn process(&self) {
-        metrics::gauge!("process_start_time_seconds").set(unix_ms(self.started) as f64 / 1_000.0);
+        metrics::gauge!("process_start_time_seconds").set(self.started as f64 / 1_000.0);
         if let Some(files) = getrlimit(Resource::Nofile).current {
             metrics::gauge!("process_max_fds").set(files as f64);
         }
