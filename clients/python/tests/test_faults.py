@@ -9,8 +9,8 @@ import uuid
 import stage
 import tidelock
 
-#: TIDELOCK_CLIENT_FAULTS=500 for more.
-FAULTS = int(os.environ.get("TIDELOCK_CLIENT_FAULTS", 40))
+#: For each program and the server. TIDELOCK_CLIENT_FAULTS=500 for more.
+FAULTS = int(os.environ.get("TIDELOCK_CLIENT_FAULTS", 10))
 TTL = 1.0
 
 
@@ -68,8 +68,9 @@ def test_programs_and_their_server_are_stopped_and_killed_at_random(tmp_path, st
     server = stage.Server(socket, stores["one"].url)
     hammers = [Hammer(client, tmp_path, socket, name) for client in ("sync", "aio", "node")]
     try:
-        for _ in range(FAULTS):
-            target = chance.choice([*hammers, "server"])
+        targets = [*hammers, "server"] * FAULTS
+        chance.shuffle(targets)
+        for target in targets:
             process = server if target == "server" else target.process
             if chance.random() < 0.5:
                 process.signal(signal.SIGSTOP)
@@ -87,10 +88,10 @@ def test_programs_and_their_server_are_stopped_and_killed_at_random(tmp_path, st
         for hammer in hammers:
             hammer.process.end()
     found = windows(tmp_path)
-    print(f"{FAULTS} faults, {len(found)} holds")
+    print(f"{len(targets)} faults, {len(found)} holds")
     assert overlaps(found) == []
     # Programs were killed, and not all of the time was spent on that.
-    assert len(found) > FAULTS // 4
+    assert len(found) > FAULTS
     # Nothing is left held: what killed servers held ends with its ttl.
     with tidelock.connect(socket=socket) as locks:
         with locks.mutex(name, wait=30):

@@ -121,14 +121,17 @@ fn a_hold_with_an_open_body_ends_with_its_connection_and_by_other_requests() {
 }
 
 #[test]
-fn a_client_that_says_nonsense_in_its_body_holds_nothing() {
+fn a_client_that_says_nonsense_in_its_body_is_told_and_loses_its_lock_when_it_has_heard() {
     let server = Server::start();
     for said in ["nonsense", "{}", r#"{"end":"sometime"}"#, r#"{"end":"done"}"#] {
         let mut hold = Hold::opened(server.connect(), "/v1/locks/job", "{}");
         hold.connection.say(said);
         let wrong = hold.outcome();
-        assert_eq!((&wrong["event"], &wrong["kind"]), (&json!("error"), &json!("bad_request")), "{said}");
-        assert!(!server.is_held("job"), "{said}");
+        assert_eq!((&wrong["event"], &wrong["reason"]), (&json!("lost"), &json!("bad_request")), "{said}");
+        // It may still rely on the lock, and does not any more when it closes its stream.
+        assert!(server.is_held("job"), "{said}");
+        hold.connection.close();
+        until("it is free", || !server.is_held("job"));
     }
     // What waits has nothing that it could end.
     let _hold = server.hold("job", "");

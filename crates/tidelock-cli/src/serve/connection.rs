@@ -69,7 +69,8 @@ async fn serve(peer: Peer, server: Arc<Server>) {
         // The end of a client is the end of its stream: it is seen while the stream has nothing to say, too.
         .half_close(false)
         .serve_connection(peer, service);
-    let mut connection = std::pin::pin!(connection);
+    // Boxed, so that a task does not keep the place that it was moved from.
+    let mut connection = Box::pin(connection);
     tokio::select! {
         // What a client did wrong at this level, it hears from hyper.
         _ = connection.as_mut() => return,

@@ -19,7 +19,7 @@ use super::{
     peer::Distant,
     problem::Problem,
     queue::Place,
-    said::Said,
+    said::{Heard, Said},
     wanted::{Terms, Wanted},
 };
 use crate::{clock::Moment, hold::Hold, values::Span};
@@ -52,8 +52,6 @@ enum End {
     Told(Command),
     /// The client ends it in the body of its request.
     Said(Ending),
-    /// The client said what it must not say.
-    Misled(Problem),
     Lost(Error),
     /// The server gives it up, for this reason.
     Abandoned(&'static str, String),
@@ -114,10 +112,13 @@ impl Life {
                 hold = &mut acquired => return hold.map(Some),
                 () = self.lines.closed() => return Ok(None),
                 // Its end is noticed, because the body is being read.
-                said = ending(&mut self.said) => return Err(match said {
-                    Ok(_) => Problem::bad_request("nothing is held yet: close the connection to leave the queue"),
-                    Err(problem) => problem,
-                }),
+                heard = heard(&mut self.said) => return match heard {
+                    Heard::Gone => Ok(None),
+                    Heard::Nonsense(problem) => Err(problem),
+                    Heard::Ending(_) => {
+                        Err(Problem::bad_request("nothing is held yet: close the connection to leave the queue"))
+                    }
+                },
                 _ = closing.wait_for(Stage::is_ending) => return Err(Problem::closing()),
                 seen = place.moved(), if self.terms.progress => seen,
             };
@@ -191,11 +192,6 @@ impl Life {
                 self.finish(id, Box::pin(finish(hold, ending)).await, Some(answer)).await;
             }
             End::Said(ending) => self.finish(id, Box::pin(finish(hold, ending)).await, None).await,
-            End::Misled(problem) => {
-                self.server.holds.end(id, Outcome::Released);
-                let _ = Box::pin(hold.release()).await;
-                self.last(&error_line(&problem)).await;
-            }
             End::Lost(why) => {
                 let problem = Problem::from(why);
                 self.server.holds.end(id, Outcome::Lost(problem.clone()));
@@ -226,7 +222,7 @@ impl Life {
                 Ok(command) = &mut told => return End::Told(command),
                 why = &mut lost => return End::Lost(why),
                 () = self.lines.closed() => return End::Gone,
-                said = ending(&mut self.said) => return self.said_to_end(id, said),
+                heard = heard(&mut self.said) => return self.heard(id, heard),
                 _ = closing.wait_for(Stage::is_ending) => {
                     return End::Abandoned("shutdown", "the server is shutting down".to_owned());
                 }
@@ -261,14 +257,18 @@ impl Life {
         }
     }
 
-    /// The client ends the hold in the body of its request.
-    fn said_to_end(&self, id: Id, said: Result<Ending, Problem>) -> End {
-        let begun = said.and_then(|ending| {
-            // From here on, no other request can end it.
-            let begun = self.server.holds.with(id, |entry| entry.begin_to_end(ending));
-            begun.transpose().map(|_| ending)
-        });
-        begun.map_or_else(End::Misled, End::Said)
+    /// What the client says in the body of its request ends the hold.
+    fn heard(&self, id: Id, heard: Heard) -> End {
+        let ending = match heard {
+            Heard::Ending(ending) => ending,
+            Heard::Nonsense(problem) => return End::Abandoned("bad_request", problem.message),
+            Heard::Gone => return End::Gone,
+        };
+        // From here on, no other request can end it.
+        match self.server.holds.with(id, |entry| entry.begin_to_end(ending)).transpose() {
+            Ok(_) => End::Said(ending),
+            Err(problem) => End::Abandoned("bad_request", problem.message),
+        }
     }
 
     /// Says what came of what the client asked for.
@@ -318,9 +318,9 @@ impl Life {
 }
 
 /// What the client says, if it can say anything. Cancel safe.
-async fn ending(said: &mut Option<Said>) -> Result<Ending, Problem> {
+async fn heard(said: &mut Option<Said>) -> Heard {
     match said {
-        Some(said) => said.ending().await,
+        Some(said) => said.heard().await,
         None => std::future::pending().await,
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct Problem {
     #[serde(skip)]
     status: StatusCode,
     pub(super) kind: &'static str,
-    message: String,
+    pub(super) message: String,
     retryable: bool,
     #[serde(flatten)]
     details: Map<String, Value>,

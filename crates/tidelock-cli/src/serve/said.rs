@@ -20,6 +20,15 @@ pub(super) struct Said {
     text: Vec<u8>,
 }
 
+/// What a client says of its hold.
+pub(super) enum Heard {
+    Ending(Ending),
+    /// It may still rely on the hold.
+    Nonsense(Problem),
+    /// Its body broke off, and with it the connection.
+    Gone,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -55,14 +64,12 @@ impl Said {
         }
     }
 
-    /// How the client ends its hold. Does not return if it has nothing more to say. Cancel safe.
-    ///
-    /// # Errors
-    /// If the client is gone or has said something else.
-    pub(super) async fn ending(&mut self) -> Result<Ending, Problem> {
-        match self.line().await? {
-            Some(line) => read(&line),
-            None => std::future::pending().await,
+    /// What the client says of its hold. Does not return if it has nothing more to say. Cancel safe.
+    pub(super) async fn heard(&mut self) -> Heard {
+        match self.line().await {
+            Ok(Some(line)) => read(&line).map_or_else(Heard::Nonsense, Heard::Ending),
+            Ok(None) => std::future::pending().await,
+            Err(_) => Heard::Gone,
         }
     }
 }

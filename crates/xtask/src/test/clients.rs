@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use test_servers::{Etcd, Postgres};
+use test_servers::{Certificates, Etcd, Postgres};
 
 use super::counts::Counts;
 use crate::run;
@@ -39,12 +39,21 @@ pub(super) fn verify(root: &Path, counts: &mut Counts) -> Result<(), String> {
     run::run(&mut run::cargo(root, &["build", "--workspace", "--all-features", "--bin", "tidelock"]))?;
     let target = run::target(&run::metadata(root)?)?;
     let binary = target.join("debug/tidelock");
-    let python = python(root, &target.join("clients"), &binary, counts);
-    let node = node(root, &binary, counts);
+    let folder = target.join("clients/certificates");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Certificates::write(&folder).map_err(|error| error.to_string())?;
+    let python = python(root, &target.join("clients"), &binary, &folder, counts);
+    let node = node(root, &binary, &folder, counts);
     python.and(node)
 }
 
-fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Result<(), String> {
+fn python(
+    root: &Path,
+    folder: &Path,
+    binary: &Path,
+    certificates: &Path,
+    counts: &mut Counts,
+) -> Result<(), String> {
     let client = root.join("clients/python");
     let venv = folder.join("venv");
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -70,6 +79,7 @@ fn python(root: &Path, folder: &Path, binary: &Path, counts: &mut Counts) -> Res
     // The package that was installed, with its binary: the sources are in a folder of their own.
     pytest.args(["-m", "pytest", "-p", "no:cacheprovider"]).current_dir(&client);
     pytest.env("TIDELOCK_TEST_ETCD", etcd.url()).env("TIDELOCK_TEST_POSTGRES", postgres.url());
+    pytest.env("TIDELOCK_TEST_CERTIFICATES", certificates);
     pytest.env("PATH", path_with(&venv)).env_remove("TIDELOCK_BINARY");
     let success = run::stream(&mut pytest, &mut stdout(), |line| counts.see_pytest(line))?;
     if success { typed.and(described) } else { Err("tests of the Python client failed".to_owned()) }
@@ -112,11 +122,12 @@ fn openapi(root: &Path, venv: &Path, folder: &Path, binary: &Path) -> Result<(),
     tried
 }
 
-fn node(root: &Path, binary: &Path, counts: &mut Counts) -> Result<(), String> {
+fn node(root: &Path, binary: &Path, certificates: &Path, counts: &mut Counts) -> Result<(), String> {
     let client = root.join("clients/node");
     let npm = |args: &[&str]| {
         let mut command = Command::new("npm");
         command.args(args).current_dir(&client).env("TIDELOCK_BINARY", binary);
+        command.env("TIDELOCK_TEST_CERTIFICATES", certificates);
         command
     };
     run::run(&mut npm(&["ci", "--no-audit", "--no-fund", "--silent"]))?;
