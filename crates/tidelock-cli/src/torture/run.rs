@@ -8,7 +8,10 @@ use std::{
 };
 
 use tidelock::{Locks, backend::LockView};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{
     address::Address,
@@ -28,6 +31,13 @@ use crate::{
 
 /// How often the run looks whether something is due.
 const TICK: Duration = Duration::from_millis(25);
+
+/// How often the pulse of the store is felt, and after how long it counts as slow.
+const PULSE: Duration = Duration::from_millis(200);
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
+/// The number of the first time that it is slow: far from those of other faults.
+const SLOW: u32 = 1 << 31;
 
 /// What to do.
 #[derive(Debug)]
@@ -90,10 +100,12 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
         };
         clients.push(Client::start(work, urls[client as usize].clone(), Arc::clone(&desk))?);
     }
-    let mut nemesis = Nemesis::new(log, setup.seed, setup.rates.clone(), ttl);
+    let mut nemesis = Nemesis::new(Arc::clone(&log), setup.seed, setup.rates.clone(), ttl);
     let mut signals = Signals::forwarded()?;
+    let pulse = format!("{prefix}pulse");
     let outcome = tokio::select! {
         outcome = play(setup, ttl, &mut clients, &doors, &mut nemesis) => outcome,
+        outcome = feel(&locks, &log, &pulse, ttl) => outcome,
         signal = signals.end() => {
             output::complain(&format!("{signal:?}: healing faults, and checking what happened until now"));
             Ok(())
@@ -198,6 +210,31 @@ fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis,
         Span(time),
         nemesis.count()
     );
+}
+
+/// Feels the pulse of the store: a lock that nobody else wants. A store or a machine that is slow on its own is noted as
+/// a fault, so that the checker blames nobody for it.
+async fn feel(locks: &Locks, log: &Log, name: &str, ttl: Duration) -> Result<(), Trouble> {
+    let mutex = locks.mutex(name).ttl(ttl);
+    let beat = || async {
+        // A store that fails is slow until it does not.
+        while mutex.run(|_| async {}).await.is_err() {
+            sleep(TICK).await;
+        }
+    };
+    for fault in SLOW.. {
+        let began = Moment::now().as_nanos();
+        let beating = beat();
+        tokio::pin!(beating);
+        if timeout(SLOW_AFTER, &mut beating).await.is_err() {
+            let (kind, target) = ("slow".to_owned(), "store".to_owned());
+            log.note_at(began, &Event::FaultBegan { fault, kind, target })?;
+            beating.await;
+            log.note(&Event::FaultEnded { fault })?;
+        }
+        sleep(PULSE).await;
+    }
+    Ok(())
 }
 
 /// Heals everything, and waits for the hook.
