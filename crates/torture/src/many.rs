@@ -188,8 +188,7 @@ impl Stand for RedisCluster {
     }
 
     fn heal(&self, _: &str) -> Result<(), Error> {
-        let dead = self.cluster.nodes().iter().filter(|node| node.pid().is_none());
-        dead.map(Server::restart).collect()
+        self.cluster.nodes().iter().filter(|node| node.pid().is_none()).try_for_each(Server::restart)
     }
 }
 

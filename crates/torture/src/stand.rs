@@ -36,7 +36,7 @@ pub(crate) const STANDS: [(&str, Open); 12] = [
     ("redlock", |ttl_ms| Ok(Box::new(Redlock::start(ttl_ms)?))),
     ("mysql", |_| Ok(Box::new(Single::start(MariaDb::new().durable().start()?, MARIADB)))),
     ("zookeeper", |_| {
-        Ok(Box::new(Single::start(Zookeeper::new().durable().start()?, &["restart", "pause"])))
+        Ok(Box::new(Single::start(Zookeeper::new().durable().start()?, &["crash", "restart", "pause"])))
     }),
     ("etcd-3", |_| Ok(Box::new(EtcdOfThree(Etcd::new().durable().start_cluster()?)))),
     ("zookeeper-3", |_| Ok(Box::new(ZookeeperOfThree(Zookeeper::new().durable().start_ensemble()?)))),
@@ -67,6 +67,7 @@ impl Stand for Folder {
 }
 
 const REDIS: &[&str] = &[
+    "crash",
     "restart",
     "pause",
     "kill-sessions",
@@ -77,9 +78,9 @@ const REDIS: &[&str] = &[
     "clock-back",
     "no-connections",
 ];
-const ETCD: &[&str] = &["restart", "pause", "compact", "defragment"];
-const POSTGRES: &[&str] = &["restart", "pause", "kill-sessions", "vacuum"];
-const MARIADB: &[&str] = &["restart", "pause", "kill-sessions"];
+const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
+const POSTGRES: &[&str] = &["crash", "restart", "pause", "kill-sessions", "vacuum"];
+const MARIADB: &[&str] = &["crash", "restart", "pause", "kill-sessions"];
 
 /// One server that keeps what it confirmed.
 struct Single {
@@ -107,6 +108,8 @@ impl Stand for Single {
     fn cause(&self, fault: &str) -> Result<(), Error> {
         let server = &self.server;
         match (server.store(), fault) {
+            // Back before leases end: what it lost matters most then.
+            (_, "crash") => server.restart(),
             (_, "restart") => server.kill(),
             (_, "pause") => server.pause(),
             // Further back each time: to set it right again would be a step forward, which frees locks early.

@@ -26,8 +26,8 @@ use crate::values;
 /// if the run could not be made. A signal ends the run early, with a verdict.
 #[derive(Debug, Group)]
 #[command(after_help = "Examples:
-  tidelock torture --url redis://test-1 --yes-this-is-a-test-server
-  tidelock torture --url etcd://a,b,c --for 1h --hook ./break-etcd.sh \\
+  tidelock torture --url redis://test:6379 --yes-this-is-a-test-server
+  tidelock torture --url etcd://a:2379,b:2379 --for 1h --hook ./break.sh \\
     --hook-faults restart,pause --yes-this-is-a-test-server
   tidelock torture --check DIR                           check histories again")]
 pub(crate) struct Torture {
@@ -57,8 +57,8 @@ pub(crate) struct Torture {
     pub(crate) stop: Duration,
     /// How often the network of a client breaks; 0 is never
     ///
-    /// Not with Sentinel, a cluster of Redis or TLS, where clients must connect to the addresses
-    /// that servers announce or have certificates for.
+    /// Needs the ports of the servers in the URL. Not with TLS, nor where servers tell clients their
+    /// own addresses, as Sentinels and clusters of Redis do.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2s")]
     pub(crate) cut: Duration,
     /// Do not break locks of others

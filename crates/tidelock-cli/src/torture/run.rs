@@ -8,7 +8,10 @@ use std::{
 };
 
 use tidelock::{Locks, backend::LockView};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::{
     address::Address,
@@ -28,6 +31,13 @@ use crate::{
 
 /// How often the run looks whether something is due.
 const TICK: Duration = Duration::from_millis(25);
+
+/// How often the pulse of the store is felt, and after how long it counts as slow.
+const PULSE: Duration = Duration::from_millis(200);
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
+/// The number of the first time that it is slow: far from those of other faults.
+const SLOW: u32 = 1 << 31;
 
 /// What to do.
 #[derive(Debug)]
@@ -90,10 +100,12 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
         };
         clients.push(Client::start(work, urls[client as usize].clone(), Arc::clone(&desk))?);
     }
-    let mut nemesis = Nemesis::new(log, setup.seed, setup.rates.clone(), ttl);
+    let mut nemesis = Nemesis::new(Arc::clone(&log), setup.seed, setup.rates.clone(), ttl);
     let mut signals = Signals::forwarded()?;
+    let pulse = format!("{prefix}pulse");
     let outcome = tokio::select! {
         outcome = play(setup, ttl, &mut clients, &doors, &mut nemesis) => outcome,
+        outcome = feel(&locks, &log, &pulse, ttl) => outcome,
         signal = signals.end() => {
             output::complain(&format!("{signal:?}: healing faults, and checking what happened until now"));
             Ok(())
@@ -200,6 +212,31 @@ fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis,
     );
 }
 
+/// Feels the pulse of the store: a lock that nobody else wants. A store or a machine that is slow on its own is noted as
+/// a fault, so that the checker blames nobody for it.
+async fn feel(locks: &Locks, log: &Log, name: &str, ttl: Duration) -> Result<(), Trouble> {
+    let mutex = locks.mutex(name).ttl(ttl);
+    let beat = || async {
+        // A store that fails is slow until it does not.
+        while mutex.run(|_| async {}).await.is_err() {
+            sleep(TICK).await;
+        }
+    };
+    for fault in SLOW.. {
+        let began = Moment::now().as_nanos();
+        let beating = beat();
+        tokio::pin!(beating);
+        if timeout(SLOW_AFTER, &mut beating).await.is_err() {
+            let (kind, target) = ("slow".to_owned(), "store".to_owned());
+            log.note_at(began, &Event::FaultBegan { fault, kind, target })?;
+            beating.await;
+            log.note(&Event::FaultEnded { fault })?;
+        }
+        sleep(PULSE).await;
+    }
+    Ok(())
+}
+
 /// Heals everything, and waits for the hook.
 async fn heal(nemesis: &mut Nemesis, clients: &[Client], doors: &[Vec<Door>]) -> Result<(), Trouble> {
     loop {
@@ -239,13 +276,22 @@ async fn end(clients: &mut [Client]) -> Result<(), Trouble> {
 async fn leftovers(locks: &Locks, prefix: &str, ttl: Duration) -> Result<Vec<String>, Trouble> {
     let began = Moment::now();
     loop {
-        let mut views = locks.look_all().await?;
+        let is_last = Moment::now().since(began) > 2 * ttl + Duration::from_secs(10);
+        let mut views = match locks.look_all().await {
+            Ok(views) => views,
+            // This client did not use the store for a while, and may have to connect again.
+            Err(_) if !is_last => {
+                sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         views.retain(|view| view.name.as_str().starts_with(prefix));
         views.retain(|view| !view.holders.is_empty() || !view.waiters.is_empty());
         if views.is_empty() {
             return Ok(Vec::new());
         }
-        if Moment::now().since(began) > 2 * ttl + Duration::from_secs(10) {
+        if is_last {
             for view in &views {
                 for claim in view.holders.iter().chain(&view.waiters) {
                     locks.evict(view.name.as_str(), claim.id, "left over by a torture").await?;

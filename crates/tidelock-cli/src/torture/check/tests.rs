@@ -16,8 +16,7 @@ struct Tale(History);
 
 impl Tale {
     fn new() -> Self {
-        let plan =
-            Plan { seed: 1, store: "memory".to_owned(), ttl: TTL, fair: true, overlaps_allowed: false };
+        let plan = Plan { seed: 1, store: "any".to_owned(), ttl: TTL, fair: true, overlaps_allowed: false };
         let mut history = History::new(plan);
         history.intern("torture/a");
         for client in 0..4 {
