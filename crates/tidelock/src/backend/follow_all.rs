@@ -208,7 +208,9 @@ mod tests {
     async fn names_of_others_are_left_out() {
         let (all, tell) = follow();
         let mut all = all.renamed(|name| Name::new(name.as_str().strip_prefix("shop/")?).ok());
-        ["shop/a", "other/b"].map(|text| tell.changed(name(text)));
+        for text in ["shop/a", "other/b"] {
+            tell.changed(name(text));
+        }
         assert_eq!(all.next().await.names, [name("a")]);
     }
 }

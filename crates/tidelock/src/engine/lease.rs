@@ -247,7 +247,7 @@ mod tests {
 
     fn uncertain() -> Lease {
         let mut lease = held();
-        lease.asking(at(3_000));
+        lease.asking();
         lease.unanswered(at(3_100));
         lease
     }
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn a_lease_counts_from_the_question_and_not_from_the_answer() {
         let mut lease = held();
-        lease.asking(at(3_000));
+        lease.asking();
         lease.confirmed(at(3_000), TTL, at(5_000));
         assert_eq!(lease.deadline(), at(3_000) + Duration::from_millis(9_898));
     }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn an_answer_after_the_deadline_revives_nothing() {
         let mut lease = held();
-        lease.asking(at(9_000));
+        lease.asking();
         lease.confirmed(at(9_000), TTL, at(9_898));
         assert_eq!(lease.state(at(9_898)), State::Lost(LossReason::Expired));
     }
