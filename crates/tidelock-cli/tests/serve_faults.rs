@@ -9,7 +9,11 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use common::{kill, serve::Server, until};
+use common::{
+    kill,
+    serve::{Hold, Server},
+    until,
+};
 use rustix::{
     process::Signal,
     time::{ClockId, clock_gettime},
@@ -225,6 +229,22 @@ fn a_server_that_ends_leaves_the_lock_of_a_client_that_is_stopped_to_its_lease()
     assert_eq!(server.end().0, Some(0));
     assert_eq!(next.outcome()["event"], "granted");
     assert!(client.until(&granted) <= now());
+}
+
+#[test]
+fn a_client_with_an_open_body_keeps_its_lock_for_as_long_as_it_relies_on_it() {
+    let mut server = Server::start();
+    let other = Server::on(&server.url(), &[]);
+    let asked = now();
+    let mut hold = Hold::opened(server.connect(), "/v1/locks/job", r#"{"ttl":"3s"}"#);
+    let until = asked + hold.first["until_us"].as_u64().expect("a number");
+    let mut next = other.hold("job", "");
+    server.signal(Signal::TERM);
+    assert_eq!(hold.outcome()["reason"], "shutdown");
+    // It does not close its stream.
+    assert_eq!(next.outcome()["event"], "granted");
+    assert!(until <= now());
+    assert_eq!(server.end().0, Some(0));
 }
 
 #[test]

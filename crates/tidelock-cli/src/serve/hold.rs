@@ -300,15 +300,22 @@ impl Life {
         let text = format!("lost lock {}: {why}; stop work that needs it", names.join(", "));
         let problem = Problem::lost(text).with("reason", reason);
         let told = self.server.holds.end(id, Outcome::Lost(problem.clone())).unwrap_or_default();
-        let Self { server, lines, peer, .. } = self;
+        let Self { server, lines, peer, mut said, .. } = self;
         let hold = ManuallyDrop::new(hold);
         let left = || told.since(Moment::now());
         // The stream ends behind this line. A client that does not read gets neither.
         let _ = tokio::time::timeout(left(), lines.send(answer::line(&lost_line(&problem)))).await;
-        drop(lines);
+        // Unless the body stays open: behind a stream that has ended, the server would close the connection, and the
+        // client would seem to be gone.
+        let lines = said.is_some().then_some(lines);
         while !left().is_zero() && peer.is_open() {
-            sleep(left().min(LOOK)).await;
+            tokio::select! {
+                biased;
+                heard = heard(&mut said) => if !matches!(heard, Heard::Nonsense(_)) { break },
+                () = sleep(left().min(LOOK)) => {}
+            }
         }
+        drop(lines);
         // When the server ends, it is the server that closes connections.
         if !left().is_zero() && *server.closing.borrow() == Stage::Closing {
             return;

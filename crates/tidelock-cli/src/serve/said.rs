@@ -40,7 +40,10 @@ impl Said {
         Self { body: Some(body), text: Vec::new() }
     }
 
-    /// The next line, or nothing if the body has ended. An error means that the client is gone. Cancel safe.
+    /// The next line, or nothing if the body has ended. Cancel safe.
+    ///
+    /// # Errors
+    /// If the client is gone, or its line is too long.
     pub(super) async fn line(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
@@ -69,6 +72,11 @@ impl Said {
         match self.line().await {
             Ok(Some(line)) => read(&line).map_or_else(Heard::Nonsense, Heard::Ending),
             Ok(None) => std::future::pending().await,
+            // It is still there.
+            Err(problem) if problem.kind == "too_large" => {
+                self.text.clear();
+                Heard::Nonsense(problem)
+            }
             Err(_) => Heard::Gone,
         }
     }
