@@ -18,7 +18,6 @@ trials! {
     a_lease_revoked_by_hand_is_heard_at_once,
     a_key_deleted_by_hand_is_heard_at_once_by_a_holder_and_by_a_waiter,
     a_waiter_gets_the_lock_after_a_compaction,
-    a_client_whose_connections_close_while_it_reads_queues_goes_on,
     a_lease_that_ended_while_nothing_was_held_is_no_harm,
     a_lock_without_renewal_has_a_lease_of_its_own,
     many_locks_share_one_lease_and_few_keep_alives,
@@ -120,30 +119,6 @@ async fn a_waiter_gets_the_lock_after_a_compaction() {
         }
         got(waiting).await.release().await.unwrap();
         until_idle(&locks, NAME).await;
-    }
-}
-
-/// Whenever the stream of watches is opened again, queues are being read, and one of these readings may be making the
-/// connection that the stream waits for.
-async fn a_client_whose_connections_close_while_it_reads_queues_goes_on() {
-    let server = Etcd::new().start().unwrap();
-    let place = Place::at(&server);
-    let proxy = Proxy::start(server.addr()).unwrap();
-    let (other, locks) = (place.connect().await, place.behind(&proxy).connect().await);
-    proxy.delay(Duration::from_millis(20));
-    for _ in 0..30 {
-        let mut taken = Vec::new();
-        for number in 0..6 {
-            taken.push(held_and_waited_for(&other, &locks, &format!("{NAME}-{number}")).await);
-        }
-        let (guards, waiting): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
-        for guard in guards {
-            guard.release().await.unwrap();
-            proxy.disconnect();
-        }
-        for waiting in waiting {
-            got(waiting).await.release().await.unwrap();
-        }
     }
 }
 
