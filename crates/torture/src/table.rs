@@ -9,7 +9,7 @@ use crate::Args;
 /// The page with the figures: one row per deployment, and one per kind of fault.
 pub(crate) fn markdown(reports: &[(String, Value)], args: &Args) -> String {
     let mut text = format!(
-        "Made on {} with `cargo xtask torture --backend {} --for {}`, tidelock {}, {} clients, a ttl of\n{} ms.\n\n",
+        "Made on {} with `cargo xtask torture --backend {} --for {}`:\ntidelock {}, {} clients, a ttl of {} ms.\n\n",
         date(),
         args.backend.join(","),
         args.time,

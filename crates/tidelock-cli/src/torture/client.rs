@@ -89,6 +89,8 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     tasks.spawn(tell(Arc::clone(&journal), Arc::clone(&run)));
     run.ended().await;
     let drained = timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+    // Requests that are still open stay without an answer in the history: the error that a shutdown gives them is none.
+    drop(tasks);
     locks.shutdown(Duration::from_secs(5)).await;
     let why = if drained.is_ok() { "done" } else { "requests were not answered" };
     journal.note(&Event::Bye { why: why.to_owned() });

@@ -90,7 +90,16 @@ impl Wake {
         let first = store.claims().spare_watch();
         let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), store.epochs.before()));
         self.in_use.mark_unchanged();
-        self.stream = Some(store.link.watch(requests).await?);
+        let opening = store.link.watch(requests);
+        tokio::pin!(opening);
+        // Readings go on meanwhile: one of them may be making the connection that this waits for.
+        let opened = loop {
+            tokio::select! {
+                opened = &mut opening => break opened?,
+                Some(()) = self.jobs.next() => {}
+            }
+        };
+        self.stream = Some(opened);
         store.claims().opened(tell);
         self.following.catch_up(store);
         Ok(())
