@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use tidelock::{
@@ -18,11 +19,17 @@ use super::{
     history::History,
     lock::{Asked, Lock},
 };
+use crate::clock::Moment;
 
 /// How many locks that are free by now are remembered, for viewers that have not heard of it.
 const GONE: usize = 10_000;
 /// How many endings are remembered that no look has shown yet.
 const KNOWN: usize = 10_000;
+
+/// Of up to this many locks, the leases are followed.
+const MOST_DUE: usize = 1_000;
+/// How much later than its lease ends a claim is looked at, so that it is gone by then.
+const LATE: Duration = Duration::from_millis(100);
 
 /// What is different since a version.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +77,21 @@ impl Board {
 
     pub(crate) fn lock(&self, name: &Name) -> Option<&Arc<Lock>> {
         self.locks.get(name).map(|shown| &shown.lock)
+    }
+
+    /// Locks with a claim that should have been renewed by now, or that should have ended, since they were last seen.
+    /// Nothing if there are so many locks that to look at them by name would cost more than it tells.
+    pub(super) fn due(&self, now: Moment) -> Vec<Name> {
+        if self.locks.len() > MOST_DUE {
+            return Vec::new();
+        }
+        let is_due = |lock: &Lock| {
+            let points =
+                lock.claims().flat_map(|claim| [claim.until.minus(claim.lease * 2 / 5), claim.until]);
+            points.map(|point| point.plus(LATE)).any(|point| lock.seen < point && point <= now)
+        };
+        let due = self.locks().filter(|lock| is_due(lock));
+        due.map(|lock| lock.name.clone()).collect()
     }
 
     /// What is different since a version.
@@ -212,8 +234,6 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::{
         super::lock::tests::{at, claim, view},
         *,
@@ -261,6 +281,23 @@ mod tests {
         board.note_all(vec![held("a", 1, 103), held("b", 2, 103)], at(103), &mut history);
         let changes = board.since(version);
         assert_eq!((names(&changes.changed), changes.gone.len()), (vec!["b"], 0));
+    }
+
+    #[test]
+    fn a_lease_that_was_not_seen_to_be_renewed_is_looked_at_before_and_after_its_end() {
+        let (mut board, mut history) = (Board::default(), history());
+        board.note_all(vec![held("a", 1, 100)], at(100), &mut history);
+        let due = |board: &Board, second: u64| board.due(at(second).from).len();
+        assert_eq!([100, 117].map(|second| due(&board, second)), [0, 0]);
+        assert_eq!(due(&board, 119), 1, "it should have been renewed");
+        let name = [Name::new("a").unwrap()];
+        let late = view("a", vec![claim(1, Some(1), 20, 11)], vec![]);
+        board.note(&name, vec![late], at(119), &mut history);
+        assert_eq!([120, 129].map(|second| due(&board, second)), [0, 0]);
+        assert_eq!(due(&board, 131), 1, "it should be gone");
+        board.note(&name, vec![], at(131), &mut history);
+        assert_eq!(due(&board, 132), 0);
+        assert_eq!(history.after(0).0.last().unwrap().what.word(), "expired");
     }
 
     #[test]

@@ -325,6 +325,14 @@ impl Shared {
         self.names_told.notify_one();
     }
 
+    /// Locks whose leases should have been renewed or should have ended are looked at.
+    fn tell_due(&self) {
+        let due = self.state().board.due(Moment::now());
+        if !due.is_empty() {
+            self.told(due);
+        }
+    }
+
     /// The names to look at next: those that changed, then those on screens, in turn if they are too many.
     fn next_names(&self, most: usize) -> Vec<Name> {
         let mut state = self.state();

@@ -13,6 +13,8 @@ const NAMES_LIMIT: Duration = Duration::from_secs(5);
 const ALL_LIMIT: Duration = Duration::from_secs(120);
 /// How long news are gathered before they are looked at.
 const GATHER: Duration = Duration::from_millis(50);
+/// How often it is looked for leases that end.
+const LEASES: Duration = Duration::from_millis(500);
 /// The most names in one look.
 const CHUNK: usize = 256;
 
@@ -24,6 +26,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             () = all(&shared) => {}
             () = names(&shared) => {}
             () = news(&shared) => {}
+            () = leases(&shared) => {}
             () = shared.is_wanted(false) => shared.lose_sight("nobody looked"),
         }
     }
@@ -65,6 +68,16 @@ async fn news(shared: &Shared) {
         }
         shared.told(told.names);
         sleep(GATHER).await;
+    }
+}
+
+/// Follows leases on a store that tells of changes: it does not tell when one ends, and is seldom looked at all over.
+async fn leases(shared: &Shared) {
+    loop {
+        sleep(LEASES).await;
+        if shared.store_tells() {
+            shared.tell_due();
+        }
     }
 }
 

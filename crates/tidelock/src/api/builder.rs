@@ -9,7 +9,7 @@ use crate::{
     backend::{Backend, ClientId, Failure, Namespaced, check_namespace},
     backends::Target,
     clock::Clock,
-    engine::{Flaws, backoff, runtime},
+    engine::{Engine, Flaws, backoff, runtime},
     error::{Error, Result},
     events::{self, Groups},
     model::{name::MAX_NAME_BYTES, owner},
@@ -265,6 +265,7 @@ impl Settings {
             backend = Arc::new(Namespaced::new(backend, namespace)?) as Arc<dyn Backend>;
         }
         self.options.check_for(backend.abilities())?;
-        Ok(Locks::start(backend, self.clock.clone(), Flaws::default(), self.options.clone(), groups))
+        let engine = Engine::start(backend, self.clock.clone(), Flaws::default(), groups);
+        Ok(Locks::of(engine, self.options.clone()))
     }
 }

@@ -373,27 +373,20 @@ impl Locks {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Self {
-        let (clock, groups) = (Clock::machine(), Groups::default());
-        Self::start(backend, clock, Flaws::default(), Options::new(owner::default_label()), groups)
+        let engine = Engine::start(backend, Clock::machine(), Flaws::default(), Groups::default());
+        Self::of(engine, Options::new(owner::default_label()))
     }
 
     /// Creates a client for tests, with leases on another clock than the machine's and with optional defects.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
     pub fn on_clock(backend: Arc<dyn Backend>, clock: Clock, defects: Defects) -> Self {
-        Self::start(backend, clock, defects.into(), Options::new(owner::default_label()), Groups::default())
+        let engine = Engine::start(backend, clock, defects.into(), Groups::default());
+        Self::of(engine, Options::new(owner::default_label()))
     }
 
-    pub(crate) fn start(
-        backend: Arc<dyn Backend>,
-        clock: Clock,
-        flaws: Flaws,
-        defaults: Options,
-        groups: Groups,
-    ) -> Self {
-        let client = backend.client_id();
-        let engine = Client::new(Engine::start(backend, client, clock, flaws, groups));
-        Self { engine, defaults: Arc::new(defaults), sights: Arc::default() }
+    pub(crate) fn of(engine: Arc<Engine>, defaults: Options) -> Self {
+        Self { engine: Client::new(engine), defaults: Arc::new(defaults), sights: Arc::default() }
     }
 
     /// Shuts down the client and returns how many locks were still held after `grace`.

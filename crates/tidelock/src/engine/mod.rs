@@ -100,19 +100,13 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Starts the engine of a client on the runtime we are in.
-    pub(crate) fn start(
-        backend: Arc<dyn Backend>,
-        client: ClientId,
-        clock: Clock,
-        flaws: Flaws,
-        groups: Groups,
-    ) -> Arc<Self> {
+    pub(crate) fn start(backend: Arc<dyn Backend>, clock: Clock, flaws: Flaws, groups: Groups) -> Arc<Self> {
         let stop = CancellationToken::new();
         let events = Events::new(backend.abilities().store, groups, clock.clone());
         let engine = Arc::new(Self {
             events,
+            client: backend.client_id(),
             backend,
-            client,
             clock,
             flaws,
             table: Table::new(),
