@@ -14,6 +14,8 @@ mod alarm;
 mod boot_timer;
 
 use std::{
+    fmt,
+    num::NonZeroU64,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -24,23 +26,36 @@ use std::{
 pub(crate) use self::alarm::Alarm;
 
 /// A point in time on a lease clock. Comparable only with moments of the same clock.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Moment(u64);
+// One more than the nanoseconds: every claim has several moments that may be missing, and this leaves room for that.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(NonZeroU64);
 
 impl Moment {
     /// Creates the moment `nanos` nanoseconds after the clock's start.
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// Returns the nanoseconds since the clock's start.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// Returns the time from `earlier` to this moment; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+impl Default for Moment {
+    fn default() -> Self {
+        Self::from_nanos(0)
+    }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Moment").field(&self.as_nanos()).finish()
     }
 }
 
@@ -56,7 +71,7 @@ impl std::ops::Sub<Duration> for Moment {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(duration)))
+        Self::from_nanos(self.as_nanos().saturating_sub(nanos(duration)))
     }
 }
 
@@ -151,7 +166,9 @@ impl Clock {
                 let drift = (i128::from(elapsed) * i128::from(driven.rate_ppm) / 1_000_000) as i64;
                 // Not from zero, so that a test may look at moments before the start.
                 let base = 1_000_000_000_000;
-                Moment((base + elapsed + drift + driven.jumped.load(Ordering::SeqCst)).max(0) as u64)
+                Moment::from_nanos(
+                    (base + elapsed + drift + driven.jumped.load(Ordering::SeqCst)).max(0) as u64
+                )
             }
         }
     }
@@ -189,14 +206,14 @@ mod boot_timer {
 
 #[cfg(unix)]
 fn from_timespec(time: rustix::time::Timespec) -> Moment {
-    Moment(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    Moment::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 #[cfg(not(unix))]
 fn boot_time() -> Moment {
     use std::{sync::OnceLock, time::Instant};
     static START: OnceLock<Instant> = OnceLock::new();
-    Moment(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+    Moment::from_nanos(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
 /// Returns the microseconds of the wall clock, for tokens only: it may jump.

@@ -16,9 +16,9 @@ use tokio::{
 /// Longer than any lease here.
 const OUTAGE: Duration = Duration::from_secs(300);
 
-fn lock_later(locks: &Locks, name: &'static str) -> JoinHandle<Result<Guard, Error>> {
-    let locks = locks.clone();
-    tokio::spawn(async move { locks.mutex(name).lock().await })
+fn lock_later(locks: &Locks, name: &str) -> JoinHandle<Result<Guard, Error>> {
+    let mutex = locks.mutex(name);
+    tokio::spawn(async move { mutex.lock().await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,6 +234,28 @@ async fn the_first_that_waits_asks_every_two_seconds_and_those_further_back_less
     assert!((13..=16).contains(&asked[1]), "{asked:?}");
     // The leases of those behind are renewed in time all the same.
     assert!(asked[4..].iter().all(|asked| (5..=8).contains(asked)), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_a_client_that_wait_are_asked_about_together_and_none_of_them_less_often() {
+    const LOCKS: usize = 20;
+    let store = store(SLOW);
+    let (holder, waiter) = (client(&store, 1), client(&store, 2));
+    let (mut held, mut waiting) = (Vec::new(), Vec::new());
+    for number in 0..LOCKS {
+        let name = format!("x{number}");
+        held.push(holder.locks.mutex(name.as_str()).lock().await.unwrap());
+        waiting.push(lock_later(&waiter.locks, &name));
+        sleep(Duration::from_millis(95)).await;
+    }
+    let calls = || (waiter.calls.of(&waiter.calls.renew), waiter.calls.of(&waiter.calls.renewed));
+    let before = calls();
+    sleep(Duration::from_secs(60)).await;
+    let (asked, claims) = (calls().0 - before.0, calls().1 - before.1);
+    // Each is the first in its line, and asks every two seconds.
+    assert!((29 * LOCKS..=33 * LOCKS).contains(&claims), "{claims} answers");
+    // Alone, each would ask on its own: thirty times as often as one.
+    assert!(asked <= 120, "{asked} questions about {claims} claims");
 }
 
 #[tokio::test(start_paused = true)]

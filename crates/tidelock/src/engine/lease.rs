@@ -32,8 +32,11 @@ const GRANULARITY: u64 = 2_000_000;
 
 /// How much of a ttl counts.
 pub(crate) fn usable(ttl: Duration) -> Duration {
-    let ttl = nanos(ttl);
-    Duration::from_nanos(ttl.saturating_sub(ttl / DRIFT_DIVISOR + GRANULARITY))
+    Duration::from_nanos(usable_of(nanos(ttl)))
+}
+
+fn usable_of(ttl: u64) -> u64 {
+    ttl.saturating_sub(ttl / DRIFT_DIVISOR + GRANULARITY)
 }
 
 /// Where a lease stands.
@@ -70,13 +73,13 @@ pub(crate) enum Due {
 /// One lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    ttl: Duration,
-    /// What of it counts: looked at often, so computed once.
-    usable: Duration,
+    /// In nanoseconds, as is what of it counts: looked at often, so computed once.
+    ttl: u64,
+    usable: u64,
     /// When the last question that was answered with yes was asked.
     confirmed: Moment,
-    /// When the renewal under way was asked.
-    asked: Option<Moment>,
+    /// Whether a renewal is under way.
+    is_asking: bool,
     /// When to ask again after one that was not answered.
     retry: Option<Moment>,
     /// Whether to renew at all.
@@ -89,12 +92,12 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that a question asked at `asked` began.
     pub(crate) fn new(asked: Moment, ttl: Duration, renew: bool) -> Self {
-        let usable = usable(ttl);
+        let ttl = nanos(ttl);
         Self {
             ttl,
-            usable,
+            usable: usable_of(ttl),
             confirmed: asked,
-            asked: None,
+            is_asking: false,
             retry: None,
             renew,
             limit: None,
@@ -107,7 +110,7 @@ impl Lease {
         if matches!(self.state, State::Held | State::Uncertain) {
             if self.limit.is_some_and(|limit| now >= limit) {
                 self.state = State::Lost(LossReason::MaxHold);
-            } else if now >= self.confirmed + self.usable {
+            } else if now >= self.confirmed + Duration::from_nanos(self.usable) {
                 self.state = State::Lost(LossReason::Expired);
             }
         }
@@ -116,7 +119,7 @@ impl Lease {
 
     /// Until when it may be relied on, if nothing else happens.
     pub(crate) fn deadline(&self) -> Moment {
-        let lease = self.confirmed + self.usable;
+        let lease = self.confirmed + Duration::from_nanos(self.usable);
         self.limit.map_or(lease, |limit| limit.min(lease))
     }
 
@@ -127,7 +130,7 @@ impl Lease {
 
     /// The ttl the store gave.
     pub(crate) fn ttl(&self) -> Duration {
-        self.ttl
+        Duration::from_nanos(self.ttl)
     }
 
     /// Sets or lifts the end that `max_hold` sets. Says whether it changed.
@@ -142,26 +145,24 @@ impl Lease {
 
     /// Whether a question is under way.
     pub(crate) fn is_asking(&self) -> bool {
-        self.asked.is_some()
+        self.is_asking
     }
 
     /// A renewal is sent.
-    pub(crate) fn asking(&mut self, now: Moment) {
-        self.asked = Some(now);
+    pub(crate) fn asking(&mut self) {
+        self.is_asking = true;
         self.retry = None;
     }
 
     /// The store said yes to what was asked at `asked`.
     pub(crate) fn confirmed(&mut self, asked: Moment, ttl: Duration, now: Moment) {
-        self.asked = None;
+        self.is_asking = false;
         self.retry = None;
         if matches!(self.state(now), State::Held | State::Uncertain) {
             // Answers may overtake each other: an older question never shortens the lease.
             if asked >= self.confirmed {
                 self.confirmed = asked;
-                if ttl != self.ttl {
-                    (self.ttl, self.usable) = (ttl, usable(ttl));
-                }
+                self.set_ttl(nanos(ttl));
             }
             self.state = State::Held;
         }
@@ -169,15 +170,19 @@ impl Lease {
 
     /// It is worth no more than this from when it was last confirmed.
     pub(crate) fn at_most(&mut self, ttl: Duration) {
-        if ttl < self.ttl {
-            (self.ttl, self.usable) = (ttl, usable(ttl));
+        self.set_ttl(self.ttl.min(nanos(ttl)));
+    }
+
+    fn set_ttl(&mut self, ttl: u64) {
+        if ttl != self.ttl {
+            (self.ttl, self.usable) = (ttl, usable_of(ttl));
         }
     }
 
     /// No answer came to what was asked.
     pub(crate) fn unanswered(&mut self, now: Moment) {
-        self.asked = None;
-        self.retry = Some(now + backoff::of_renewal(self.ttl));
+        self.is_asking = false;
+        self.retry = Some(now + backoff::of_renewal(self.ttl()));
         if self.state(now) == State::Held {
             self.state = State::Uncertain;
         }
@@ -205,13 +210,13 @@ impl Lease {
             State::Held | State::Uncertain => {}
         }
         let deadline = self.deadline();
-        if !self.renew || self.asked.is_some() {
+        if !self.renew || self.is_asking {
             return Due::Nothing { early: deadline, late: deadline };
         }
         let (early, late) = match self.retry {
             Some(retry) => (retry, retry),
             None => {
-                let third = nanos(self.ttl) / 3;
+                let third = self.ttl / 3;
                 let late =
                     self.confirmed + Duration::from_nanos(third - third / 10 * u64::from(jitter) / 256);
                 // One that wakes the keeper takes along those that are nearly due.
@@ -242,7 +247,7 @@ mod tests {
 
     fn uncertain() -> Lease {
         let mut lease = held();
-        lease.asking(at(3_000));
+        lease.asking();
         lease.unanswered(at(3_100));
         lease
     }
@@ -294,7 +299,7 @@ mod tests {
     #[test]
     fn a_lease_counts_from_the_question_and_not_from_the_answer() {
         let mut lease = held();
-        lease.asking(at(3_000));
+        lease.asking();
         lease.confirmed(at(3_000), TTL, at(5_000));
         assert_eq!(lease.deadline(), at(3_000) + Duration::from_millis(9_898));
     }
@@ -319,7 +324,7 @@ mod tests {
     #[test]
     fn an_answer_after_the_deadline_revives_nothing() {
         let mut lease = held();
-        lease.asking(at(9_000));
+        lease.asking();
         lease.confirmed(at(9_000), TTL, at(9_898));
         assert_eq!(lease.state(at(9_898)), State::Lost(LossReason::Expired));
     }
@@ -331,7 +336,7 @@ mod tests {
         assert_eq!(late, at(0) + TTL / 3);
         assert!(early < late);
         assert_eq!(lease.due(at(3_334), 0), Due::Renew);
-        lease.asking(at(3_334));
+        lease.asking();
         assert_eq!(lease.due(at(3_334), 0), Due::Nothing { early: lease.deadline(), late: lease.deadline() });
         lease.unanswered(at(5_000));
         assert_eq!(lease.due(at(5_000), 0), Due::Nothing { early: at(5_625), late: at(5_625) });

@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering, fence},
     },
     time::Duration,
 };
@@ -20,6 +20,10 @@ use crate::{
     error::LossReason,
 };
 
+/// How much earlier a claim in line may be asked about, if others of its client are asked about then. Once they went
+/// together they stay together: all pauses but the longest are multiples of the first one's.
+const RIDE: Duration = Duration::from_secs(1);
+
 /// A claim in line or holding, as this client knows it.
 #[derive(Debug)]
 pub(crate) struct LeasedClaim {
@@ -31,16 +35,15 @@ pub(crate) struct LeasedClaim {
     cell: Mutex<Cell>,
     /// Its place among the young claims; the schedule's own.
     young_slot: AtomicUsize,
-    /// Told when it is lost or a guard is released, if anybody listens.
-    changed: Notify,
-    watched: AtomicBool,
+    /// Told when it is lost or a guard is released. Made for the first that listens: of most claims nobody does.
+    changed: OnceLock<Box<Notify>>,
 }
 
 #[derive(Debug)]
 struct Cell {
     lease: Lease,
-    /// The grant, once it is known, and when it became known.
-    held: Option<(Grant, Moment)>,
+    /// The grant, once it is known.
+    held: Option<Known>,
     /// Whether it is left by more than the release of its guard, so that either may find it gone.
     left_twice: bool,
     /// When to ask how the claim stands, before the lease needs it.
@@ -59,6 +62,22 @@ struct Rare {
     evicted_for: Option<Arc<str>>,
     /// Why the store did not answer the last question, and whether it failed several times.
     trouble: Option<(Failure, bool)>,
+    /// The number of its grant that other programs compare.
+    foreign: Option<u64>,
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        self.evicted_for.is_none() && self.trouble.is_none() && self.foreign.is_none()
+    }
+}
+
+/// A grant, in less room, and when it became known. Its ttl is that of the lease.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    epoch: u64,
+    since: Moment,
+    waiting: u32,
 }
 
 /// What the keeper finds when it looks at a claim.
@@ -84,9 +103,8 @@ impl LeasedClaim {
                 rare: None,
                 spot: Spot::Nowhere,
             }),
-            changed: Notify::new(),
+            changed: OnceLock::new(),
             young_slot: AtomicUsize::new(0),
-            watched: AtomicBool::new(false),
         })
     }
 
@@ -96,7 +114,7 @@ impl LeasedClaim {
 
     /// The grant, if it holds or held, and when that became known here.
     pub(super) fn grant(&self) -> Option<(Grant, Moment)> {
-        self.cell().held
+        self.cell().grant()
     }
 
     pub(crate) fn state(&self, now: Moment) -> State {
@@ -113,7 +131,7 @@ impl LeasedClaim {
         let mut cell = self.cell();
         let healthy = cell.lease.state(now) == State::Held;
         let healthy = healthy && cell.lease.deadline().since(now) > cell.lease.ttl() / 3;
-        cell.held.filter(|_| healthy)
+        cell.grant().filter(|_| healthy)
     }
 
     /// For which reason it is lost; if nobody knows, the store does not know it.
@@ -177,10 +195,12 @@ impl LeasedClaim {
         released: impl Fn() -> bool,
         now: impl Fn() -> Moment,
     ) -> Option<LossReason> {
-        self.watched.store(true, Ordering::SeqCst);
+        let changed = self.changed.get_or_init(Box::default);
+        // Either this is seen by those who tell, or what they did before is seen here.
+        fence(Ordering::SeqCst);
         loop {
             // Listen before looking, or the signal could fall between.
-            let told = self.changed.notified();
+            let told = changed.notified();
             if released() {
                 return None;
             }
@@ -193,8 +213,9 @@ impl LeasedClaim {
 
     /// Lets those who wait for a loss look again.
     pub(super) fn tell(&self) {
-        if self.watched.load(Ordering::SeqCst) {
-            self.changed.notify_waiters();
+        fence(Ordering::SeqCst);
+        if let Some(changed) = self.changed.get() {
+            changed.notify_waiters();
         }
     }
 
@@ -235,7 +256,10 @@ impl LeasedClaim {
         let is_fresh = self.auto_renew && cell.lease.silent(now) < cell.lease.ttl() / 8;
         cell.ask_at = (asked.is_none() && !is_fresh).then_some(now);
         cell.lease.renew(self.auto_renew);
-        cell.held = Some((grant, now));
+        cell.held = Some(Known { epoch: grant.epoch, since: now, waiting: grant.waiting });
+        if grant.foreign.is_some() || cell.rare.is_some() {
+            cell.rare.get_or_insert_default().foreign = grant.foreign;
+        }
         self.reschedule(&mut cell, now, schedule);
         cell.lease.state(now)
     }
@@ -250,7 +274,7 @@ impl LeasedClaim {
     ) -> State {
         let mut cell = self.cell();
         cell.lease.confirmed(asked, grant.ttl, now);
-        if let Some((held, _)) = &mut cell.held {
+        if let Some(held) = &mut cell.held {
             held.waiting = grant.waiting;
         }
         self.reschedule(&mut cell, now, schedule);
@@ -331,7 +355,7 @@ impl LeasedClaim {
             return Look::Later;
         }
         cell.spot = Spot::Taken;
-        let asked_for = cell.ask_at.is_some_and(|ask_at| now >= ask_at) && !cell.lease.is_asking();
+        let asked_for = cell.asks().is_some_and(|asks| now >= asks.early);
         let due = cell.lease.due(now, self.jitter());
         match due {
             Due::Lost(reason) => Look::Lost(reason),
@@ -343,7 +367,7 @@ impl LeasedClaim {
             }
             Due::Renew | Due::Nothing { .. } => {
                 cell.ask_at = None;
-                cell.lease.asking(now);
+                cell.lease.asking();
                 self.reschedule(&mut cell, now, schedule);
                 Look::Renew
             }
@@ -374,13 +398,27 @@ impl Scheduled for LeasedClaim {
 }
 
 impl Cell {
+    fn grant(&self) -> Option<(Grant, Moment)> {
+        let Known { epoch, since, waiting } = self.held?;
+        let foreign = self.rare.as_ref().and_then(|rare| rare.foreign);
+        Some((Grant { foreign, ..Grant::new(epoch, self.lease.ttl(), waiting) }, since))
+    }
+
     fn trouble(&self) -> Option<&(Failure, bool)> {
         self.rare.as_ref()?.trouble.as_ref()
     }
 
     fn set_trouble(&mut self, trouble: Option<(Failure, bool)>) {
-        if trouble.is_some() || self.rare.is_some() {
-            self.rare.get_or_insert_default().trouble = trouble;
+        match &mut self.rare {
+            Some(rare) => {
+                rare.trouble = trouble;
+                // After an outage every claim had some.
+                if rare.is_empty() {
+                    self.rare = None;
+                }
+            }
+            None if trouble.is_some() => self.rare.get_or_insert_default().trouble = trouble,
+            None => {}
         }
     }
 
@@ -391,11 +429,15 @@ impl Cell {
             Due::Lost(_) | Due::Renew => return Some(When { early: now, late: now }),
             Due::Nothing { early, late } => When { early, late },
         };
-        match self.ask_at {
-            Some(at) if !self.lease.is_asking() => {
-                Some(When { early: when.early.min(at), late: when.late.min(at) })
-            }
-            _ => Some(when),
+        match self.asks() {
+            Some(asks) => Some(When { early: when.early.min(asks.early), late: when.late.min(asks.late) }),
+            None => Some(when),
         }
+    }
+
+    /// When to ask how the claim stands, whatever its lease needs.
+    fn asks(&self) -> Option<When> {
+        let late = self.ask_at.filter(|_| !self.lease.is_asking())?;
+        Some(When { early: late - (self.lease.silent(late) / 2).min(RIDE), late })
     }
 }

@@ -287,13 +287,19 @@ impl Cohort {
     /// The next waiter that is still there.
     pub(super) fn pop(&mut self) -> Option<Waiter> {
         let queue = self.queue.as_mut()?;
+        let mut next = None;
         while let Some(waiter) = queue.waiters.pop_front() {
             if !waiter.tell.is_closed() {
-                return Some(waiter);
+                next = Some(waiter);
+                break;
             }
             queue.gone = queue.gone.saturating_sub(1);
         }
-        None
+        if queue.waiters.is_empty() && queue.early.is_none() {
+            // A process may hold very many locks for which nobody else waits: room for a queue is a third of each.
+            self.queue = None;
+        }
+        next
     }
 
     /// Whether its claim is being left, so that what came for it in the meantime has to be left as well.
