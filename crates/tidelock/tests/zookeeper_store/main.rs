@@ -11,6 +11,7 @@
 //! | `login` | servers and nodes that refuse, with and without TLS |
 //! | `interop` | Curator and kazoo want the same locks |
 //! | `tasks` | what a client runs in the background, however many claims it has |
+//! | `waiting` | very many claims wait, and are renewed with one question |
 //!
 //! `TIDELOCK_INTEROP_GRANTS=5000` makes other programs take a lock so often, instead of a few hundred times.
 #![allow(clippy::disallowed_methods, reason = "tests measure real time and run tasks of their own")]
@@ -27,6 +28,7 @@ mod processes;
 mod restores;
 mod sessions;
 mod tasks;
+mod waiting;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         support::common_trials(),
         login::trials(),
         tasks::trials(),
+        waiting::trials(),
     ];
     harness::run(modules, vec![])
 }

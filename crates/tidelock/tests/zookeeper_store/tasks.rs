@@ -28,12 +28,12 @@ trials! {
 /// How many claims wait, each for a lock of its own.
 const WAITERS: u64 = 200;
 
-async fn connect(place: &Place) -> ZookeeperBackend {
+pub(crate) async fn connect(place: &Place) -> ZookeeperBackend {
     let config = ZookeeperConfig::from_url(&place.url()).unwrap();
     within("a client connects", ZookeeperBackend::connect(config, ClientId::random())).await.unwrap()
 }
 
-fn claim(client: u64, number: u64) -> Arc<Claim> {
+pub(crate) fn claim(client: u64, number: u64) -> Arc<Claim> {
     Arc::new(
         Claim::new(
             ClaimId::new(ClientId::from_u64(client), number),
@@ -45,11 +45,11 @@ fn claim(client: u64, number: u64) -> Arc<Claim> {
     )
 }
 
-async fn holds(backend: &ZookeeperBackend, claim: &Arc<Claim>) {
+pub(crate) async fn holds(backend: &ZookeeperBackend, claim: &Arc<Claim>) {
     assert!(matches!(backend.enter(claim, Ask::Queue).await.unwrap(), Entered::Held(_)));
 }
 
-async fn waits(backend: &ZookeeperBackend, claim: &Arc<Claim>) {
+pub(crate) async fn waits(backend: &ZookeeperBackend, claim: &Arc<Claim>) {
     assert!(matches!(backend.enter(claim, Ask::Queue).await.unwrap(), Entered::Waiting(_)));
 }
 

@@ -8,9 +8,12 @@ use std::{
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use super::link::{
-    session::Session,
-    wire::{Change, Stat},
+use super::{
+    codec::nodes::Contender,
+    link::{
+        session::Session,
+        wire::{Change, Stat},
+    },
 };
 use crate::{
     backend::{Claim, ClaimId, Grant},
@@ -31,13 +34,24 @@ pub(super) enum Phase {
     Leaving,
 }
 
+/// The nodes that a claim waits for.
+#[derive(Debug)]
+pub(super) struct Awaits {
+    /// While all of them are there, it waits.
+    pub(super) paths: Vec<String>,
+    /// Whether it holds as soon as the first is gone: that is the only one ahead.
+    pub(super) last: bool,
+    /// Whether nothing but a change of these nodes can move it: no lease of a node ahead ends while the node stays.
+    pub(super) suffices: bool,
+    /// How many were ahead when the line was listed.
+    pub(super) ahead: u32,
+}
+
 /// A claim of this client.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(super) claim: Arc<Claim>,
     pub(super) session: Arc<Session>,
-    /// The lock's node.
-    pub(super) parent: Arc<str>,
     pub(super) phase: Phase,
     /// The paths of its nodes, the first one first.
     pub(super) nodes: Vec<Arc<str>>,
@@ -50,18 +64,17 @@ pub(crate) struct Entry {
     pub(super) written: i64,
     /// The connection on which its own node is watched.
     watched_on: u64,
-    /// The node that is the only one ahead, and the connection on which it is watched: when it goes, the claim holds.
-    last_ahead: Option<Box<(String, u64)>>,
+    /// What it waits for, if that is nodes and not a change of the whole line.
+    awaits: Option<Arc<Awaits>>,
     /// One look at a time.
     pub(super) turn: Arc<AsyncMutex<()>>,
 }
 
 impl Entry {
-    pub(super) fn new(claim: &Arc<Claim>, session: &Arc<Session>, parent: &str, lapses: Moment) -> Self {
+    pub(super) fn new(claim: &Arc<Claim>, session: &Arc<Session>, lapses: Moment) -> Self {
         Self {
             claim: Arc::clone(claim),
             session: Arc::clone(session),
-            parent: parent.into(),
             phase: Phase::Unclear,
             nodes: Vec::new(),
             number: 0,
@@ -69,7 +82,7 @@ impl Entry {
             lapses,
             written: 0,
             watched_on: 0,
-            last_ahead: None,
+            awaits: None,
             turn: Arc::default(),
         }
     }
@@ -99,9 +112,13 @@ impl Entry {
 
     /// Whether it holds as soon as this node is gone: it is the only one ahead, and both it and the claim's own have
     /// been watched without a break.
-    fn holds_without(&self, path: &str) -> bool {
-        let is_last = |(last, watched_on): &(String, u64)| last == path && self.is_watched_on(*watched_on);
-        self.phase == Phase::Waiting && self.is_watched() && self.last_ahead.as_deref().is_some_and(is_last)
+    fn holds_without(&self, path: &str, watched_on: u64) -> bool {
+        let is_last =
+            |awaits: &Arc<Awaits>| awaits.last && awaits.paths.first().is_some_and(|last| last == path);
+        self.phase == Phase::Waiting
+            && self.is_watched()
+            && self.is_watched_on(watched_on)
+            && self.awaits.as_ref().is_some_and(is_last)
     }
 
     /// Has its own node watched.
@@ -128,13 +145,21 @@ pub(super) enum Conclusion {
     Check(ClaimId),
 }
 
+/// A path that claims wait for.
+#[derive(Debug, Default)]
+struct Awaited {
+    claims: Vec<ClaimId>,
+    /// The connection on which it is watched.
+    watched_on: u64,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
-    claims: HashMap<ClaimId, Entry>,
-    own: HashMap<Arc<str>, ClaimId>,
+    /// Boxed: of a large map half of the room is unused.
+    claims: HashMap<ClaimId, Box<Entry>>,
     /// Who waits for a change of a path, by session.
-    waits_for: HashMap<(u64, String), Vec<ClaimId>>,
+    waits_for: HashMap<(u64, String), Awaited>,
     /// Claims whose own nodes are not watched yet, and since when they have been there.
     unwatched: VecDeque<(Moment, ClaimId)>,
     /// When leases and watches are looked after next if nothing happens.
@@ -143,24 +168,21 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn get(&self, id: ClaimId) -> Option<&Entry> {
-        self.claims.get(&id)
+        self.claims.get(&id).map(Box::as_ref)
     }
 
-    /// Whether any of them is in the line at this path.
+    /// Whether any of them has a node in the line at this path. One that has none yet watches nothing, either.
     pub(super) fn has_parent(&self, path: &str) -> bool {
-        self.claims.values().any(|entry| &*entry.parent == path)
+        let parent = |entry: &Entry| Some(entry.nodes.first()?.rsplit_once('/')?.0 == path);
+        self.claims.values().any(|entry| parent(entry).unwrap_or_default())
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
-        self.claims.insert(entry.claim.id, entry);
+        self.claims.insert(entry.claim.id, Box::new(entry));
     }
 
     pub(super) fn remove(&mut self, id: ClaimId) -> Option<Entry> {
-        let entry = self.claims.remove(&id)?;
-        for node in &entry.nodes {
-            self.own.remove(node);
-        }
-        Some(entry)
+        self.claims.remove(&id).map(|entry| *entry)
     }
 
     /// A claim has these nodes now, or others than before. Says whether leases and watches have to be looked after
@@ -174,14 +196,8 @@ impl Claims {
         now: Moment,
     ) -> bool {
         let Some(entry) = self.claims.get_mut(&id) else { return false };
-        for node in &entry.nodes {
-            self.own.remove(node);
-        }
-        for node in &nodes {
-            self.own.insert(Arc::clone(node), id);
-        }
         (entry.nodes, entry.number, entry.epoch) = (nodes, number, epoch);
-        (entry.watched_on, entry.last_ahead) = (0, None);
+        (entry.watched_on, entry.awaits) = (0, None);
         self.unwatched.push_back((now + WATCH_AFTER, id));
         self.is_earlier(now + WATCH_AFTER)
     }
@@ -194,18 +210,19 @@ impl Claims {
         if entry.phase != Phase::Held {
             entry.phase = phase;
         }
+        if entry.phase == Phase::Held {
+            entry.awaits = None;
+        }
         entry.lapses = now + entry.claim.ttl;
-        let (entry, lapses) = (entry.clone(), entry.lapses);
+        let (entry, lapses) = (Entry::clone(entry), entry.lapses);
         Some((entry, self.is_earlier(lapses)))
     }
 
     /// Nobody knows where the nodes of a claim are.
     pub(super) fn is_unclear(&mut self, id: ClaimId) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
-        for node in entry.nodes.drain(..) {
-            self.own.remove(&node);
-        }
-        (entry.watched_on, entry.last_ahead) = (0, None);
+        entry.nodes.clear();
+        (entry.watched_on, entry.awaits) = (0, None);
         if entry.phase == Phase::Waiting {
             entry.phase = Phase::Unclear;
         }
@@ -216,7 +233,7 @@ impl Claims {
         let entry = self.claims.get_mut(&id)?;
         entry.phase = Phase::Leaving;
         entry.lapses = again_at;
-        Some(entry.clone())
+        Some(Entry::clone(entry))
     }
 
     pub(super) fn written(&mut self, id: ClaimId, zxid: i64, now: Moment) {
@@ -228,7 +245,7 @@ impl Claims {
 
     /// A claim waits for a change of this path.
     pub(super) fn wait_for(&mut self, session: u64, path: &str, id: ClaimId) {
-        let waiting = self.waits_for.entry((session, path.to_owned())).or_default();
+        let waiting = &mut self.waits_for.entry((session, path.to_owned())).or_default().claims;
         if !waiting.contains(&id) {
             waiting.push(id);
         }
@@ -239,11 +256,24 @@ impl Claims {
         self.waits_for.contains_key(&(session, path.to_owned()))
     }
 
-    /// A claim waits for this node to go, and for no other: then it holds.
-    pub(super) fn waits_for_last(&mut self, id: ClaimId, path: Option<String>) {
+    /// A claim waits for these nodes, or for any change of its line.
+    pub(super) fn awaits(&mut self, id: ClaimId, awaits: Option<Awaits>) {
         if let Some(entry) = self.claims.get_mut(&id) {
-            entry.last_ahead = path.map(|path| Box::new((path, 0)));
+            entry.awaits = awaits.map(Arc::new);
         }
+    }
+
+    /// How many were ahead of a claim that certainly still waits: its own node and all that it waits for have been
+    /// watched on this connection without a break, and nothing was said of them.
+    pub(super) fn still_waits(&self, id: ClaimId, connection: u64) -> Option<u32> {
+        let entry = self.claims.get(&id)?;
+        let awaits = entry.awaits.as_ref().filter(|awaits| awaits.suffices && !awaits.paths.is_empty())?;
+        let is_there = |path: &String| {
+            let awaited = self.waits_for.get(&(entry.session.key, path.clone()));
+            awaited.is_some_and(|awaited| awaited.watched_on == connection && awaited.claims.contains(&id))
+        };
+        let waits = entry.phase == Phase::Waiting && entry.is_watched_on(connection);
+        (waits && awaits.paths.iter().all(is_there)).then_some(awaits.ahead)
     }
 
     /// A claim's own node was read on this connection and is watched there.
@@ -279,23 +309,21 @@ impl Claims {
         }
         let key = (session, path.to_owned());
         if found.is_none() {
-            let waiting = self.waits_for.remove(&key).unwrap_or_default();
+            let waiting = self.waits_for.remove(&key).unwrap_or_default().claims;
             conclusions.extend(waiting.into_iter().filter(|id| self.may_wait(*id)).map(Conclusion::Check));
-            return conclusions;
-        }
-        for id in self.waits_for.get(&key).into_iter().flatten() {
-            let last = self.claims.get_mut(id).and_then(|entry| entry.last_ahead.as_deref_mut());
-            if let Some((_, watched_on)) = last.filter(|(last, _)| last == path) {
-                *watched_on = connection;
-            }
+        } else if let Some(awaited) = self.waits_for.get_mut(&key) {
+            awaited.watched_on = connection;
         }
         conclusions
     }
 
     /// The claim whose node this is.
     fn owner_of(&mut self, session: u64, path: &str) -> Option<&mut Entry> {
-        let id = self.own.get(path)?;
-        self.claims.get_mut(id).filter(|entry| entry.session.key == session)
+        let id = Contender::read(path.rsplit('/').next()?)?.id?;
+        let is_its = |entry: &&mut Entry| {
+            entry.session.key == session && entry.nodes.iter().any(|node| **node == *path)
+        };
+        self.claims.get_mut(&id).map(Box::as_mut).filter(is_its)
     }
 
     /// Whether a claim waits, or is just being entered, so that nobody has said yet that it waits.
@@ -321,14 +349,16 @@ impl Claims {
                 conclusions.extend(self.remove(id).map(Conclusion::Gone));
             }
         }
-        for id in self.waits_for.remove(&(session, path.to_owned())).unwrap_or_default() {
+        let Awaited { claims, watched_on } =
+            self.waits_for.remove(&(session, path.to_owned())).unwrap_or_default();
+        for id in claims {
             if !self.may_wait(id) {
                 continue;
             }
             let Some(entry) = self.claims.get_mut(&id) else { continue };
-            if change == Change::Deleted && entry.holds_without(path) {
-                entry.phase = Phase::Held;
-                conclusions.push(Conclusion::Granted(entry.clone()));
+            if change == Change::Deleted && entry.holds_without(path, watched_on) {
+                (entry.phase, entry.awaits) = (Phase::Held, None);
+                conclusions.push(Conclusion::Granted(Entry::clone(entry)));
             } else {
                 conclusions.push(Conclusion::Check(id));
             }
@@ -339,7 +369,8 @@ impl Claims {
     /// A session was taken up again, or is over: nothing is watched on it any more. All claims of it.
     pub(super) fn of_session(&mut self, session: u64) -> Vec<Entry> {
         self.waits_for.retain(|(key, _), _| *key != session);
-        self.claims.values().filter(|entry| entry.session.key == session).cloned().collect()
+        let of_session = self.claims.values().filter(|entry| entry.session.key == session);
+        of_session.map(|entry| Entry::clone(entry)).collect()
     }
 
     /// Claims that have been there for long enough to watch their nodes.
@@ -347,7 +378,7 @@ impl Claims {
         let mut entries = Vec::new();
         while let Some((_, id)) = self.unwatched.front().copied().filter(|(due, _)| *due <= now) {
             self.unwatched.pop_front();
-            let entry = self.claims.get(&id);
+            let entry = self.get(id);
             entries
                 .extend(entry.filter(|entry| entry.phase != Phase::Leaving && !entry.is_watched()).cloned());
         }
@@ -358,7 +389,7 @@ impl Claims {
     pub(super) fn take_lapsed(&mut self, now: Moment, again_at: Moment) -> Vec<Entry> {
         let mut lapsed = Vec::new();
         for entry in self.claims.values_mut().filter(|entry| entry.lapses <= now) {
-            lapsed.push(entry.clone());
+            lapsed.push(Entry::clone(entry));
             // One that outlives its client may have been renewed by another.
             if !entry.stays() {
                 entry.phase = Phase::Leaving;

@@ -54,7 +54,7 @@ impl ZookeeperStore {
     /// Takes a place at the end of the line, and says how the claim stands there.
     pub(super) async fn take_place(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         let (session, parent) = (self.link.session(session_ttl(claim)), self.path(&claim.name));
-        let entry = Entry::new(claim, &session, &parent, self.clock.now() + claim.ttl * 2);
+        let entry = Entry::new(claim, &session, self.clock.now() + claim.ttl * 2);
         let turn = Arc::clone(&entry.turn);
         let _alone = turn.lock().await;
         self.claims().insert(entry);

@@ -1,6 +1,10 @@
 //! A batch of claims is renewed: each session is confirmed once, each line is listed once.
+//!
+//! Of very many that wait no line is listed. A server tells what happens to a node that it watches before it answers a
+//! later question on the same connection: when it has confirmed the session, and said nothing of a claim's own node and
+//! of those that the claim waits for, the claim waits. How far the line moved ahead of those nodes is not known then.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
     claims::Phase,
@@ -13,7 +17,16 @@ use super::{
     store::ZookeeperStore,
     view,
 };
-use crate::backend::{Claim, Failure, Place, Standing};
+use crate::{
+    backend::{Claim, Failure, Place, Standing},
+    model::name::Name,
+};
+
+/// The lines of so few that wait are listed.
+const FEW: usize = 4;
+/// How soon those are asked about again whose line was not listed. It costs as little as asking seldom, and any of them
+/// may be the first by now.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// What was asked about a claim that is renewed.
 enum Question {
@@ -26,20 +39,24 @@ enum Question {
     Left(Answer),
     /// The line with this number was listed.
     Waiting(usize),
+    /// Nothing: all that it waits for is watched.
+    Watching,
     Unclear,
 }
 
 /// What was asked once for all claims of a batch that need it.
 #[derive(Default)]
 struct Shared {
+    /// Whether more than a few of them wait.
+    many: bool,
     synced: Vec<(u64, Answer)>,
-    listed: Vec<(u64, Arc<str>, Answer)>,
+    listed: Vec<(u64, Name, Answer)>,
 }
 
 impl ZookeeperStore {
     /// Renews claims, and says how each stands.
     pub(super) async fn standings(&self, claims: &[Arc<Claim>]) -> Result<Vec<Standing>, Failure> {
-        let mut shared = Shared::default();
+        let mut shared = Shared { many: self.are_many(claims), ..Shared::default() };
         let asked: Vec<_> = claims.iter().map(|claim| self.question(claim, &mut shared)).collect();
         // A server answers reads though it lost its leader; with this it has to have heard from that.
         let mut confirmed = HashMap::new();
@@ -77,6 +94,13 @@ impl ZookeeperStore {
         }
     }
 
+    fn are_many(&self, claims: &[Arc<Claim>]) -> bool {
+        let own = self.claims();
+        let waits =
+            |claim: &&Arc<Claim>| own.get(claim.id).is_some_and(|entry| entry.phase == Phase::Waiting);
+        claims.len() > FEW && claims.iter().filter(waits).nth(FEW).is_some()
+    }
+
     fn question(&self, claim: &Claim, shared: &mut Shared) -> (u64, Question) {
         let entry = self.claims().get(claim.id).filter(|entry| entry.claim.name == claim.name).cloned();
         let Some(entry) = entry else {
@@ -94,13 +118,17 @@ impl ZookeeperStore {
             Phase::Held => Question::Held(
                 (!entry.is_watched()).then(|| session.ask(Request::get_data(&entry.nodes[0], true))),
             ),
+            Phase::Waiting
+                if shared.many && self.claims().still_waits(claim.id, session.connections()).is_some() =>
+            {
+                Question::Watching
+            }
             Phase::Waiting => {
-                let is_same = |(key, parent, _): &(u64, Arc<str>, Answer)| {
-                    *key == session.key && *parent == entry.parent
-                };
+                let is_same =
+                    |(key, name, _): &(u64, Name, Answer)| *key == session.key && *name == claim.name;
                 let listed = shared.listed.iter().position(is_same).unwrap_or_else(|| {
-                    let answer = session.ask(Request::children(&entry.parent, false));
-                    shared.listed.push((session.key, Arc::clone(&entry.parent), answer));
+                    let answer = session.ask(Request::children(&self.path(&claim.name), false));
+                    shared.listed.push((session.key, claim.name.clone(), answer));
                     shared.listed.len() - 1
                 });
                 Question::Waiting(listed)
@@ -158,6 +186,13 @@ impl ZookeeperStore {
                 }
                 Err(error) => Err(error),
             },
+            Question::Watching => {
+                let still = self.claims().still_waits(claim.id, confirmed_on);
+                match still {
+                    Some(ahead) => Ok(self.waits(claim.id, Place { ahead, lapse_in: Some(AGAIN) })),
+                    None => self.look_at(claim.id).await,
+                }
+            }
             Question::Waiting(listed) => {
                 let order = match &lines[listed] {
                     Err(error) if error.is(NO_NODE) => return self.look_at(claim.id).await,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    claims::{Entry, Phase},
+    claims::{Awaits, Entry, Phase},
     codec::nodes::{self, Contender},
     errors::{NO_NODE, ZkError},
     link::wire::{self, Mode, Request, Step},
@@ -30,6 +30,7 @@ impl ZookeeperStore {
         mut children: Vec<String>,
         enters: Option<Ask>,
     ) -> Result<Settled, ZkError> {
+        let parent = self.path(&claim.name);
         for _ in 0..TRIES {
             let Some(entry) = self.claims().get(claim.id).cloned() else { return Ok(Settled::Absent) };
             let order = Order::read(&children);
@@ -55,7 +56,7 @@ impl ZookeeperStore {
                     {
                         return Ok(Settled::Refused(refusal));
                     }
-                    let left = self.end_left_holds(&entry.session, &entry.parent, &wait.left, false).await?;
+                    let left = self.end_left_holds(&entry.session, &parent, &wait.left, false).await?;
                     let place = Place { ahead: wait.ahead, lapse_in: left.lapse_in };
                     if !left.ended {
                         if enters == Some(Ask::Try) {
@@ -81,7 +82,7 @@ impl ZookeeperStore {
                     });
                 }
             }
-            let listed = entry.session.ask(Request::children(&entry.parent, false));
+            let listed = entry.session.ask(Request::children(&parent, false));
             children = wire::children(&listed.await.map_err(lost_if_gone)?)?;
         }
         Err(ZkError::Lost("the line changed all the time".into()))
@@ -96,7 +97,7 @@ impl ZookeeperStore {
 
     /// Joins the hold of its owner: a node with that one's number, as long as that one is there.
     async fn ride(&self, entry: &Entry, on: &Contender) -> Result<bool, ZkError> {
-        let path = format!("{}/{}", entry.parent, on.node);
+        let path = format!("{}/{}", self.path(&entry.claim.name), on.node);
         let epoch = match on.epoch {
             Some(epoch) => epoch,
             None => match entry.session.ask(Request::exists(&path, false)).on_connection().await {
@@ -121,12 +122,12 @@ impl ZookeeperStore {
         epoch: u64,
         mode: Mode,
     ) -> Result<bool, ZkError> {
-        let data = view::data(&entry.claim);
+        let (data, parent) = (view::data(&entry.claim), self.path(&entry.claim.name));
         let numbers = (0..).map(|nth| number.wrapping_add(nth));
         let new: Vec<_> = fronts
             .iter()
             .zip(numbers)
-            .map(|(front, number)| format!("{}/{}", entry.parent, nodes::numbered(front, number)))
+            .map(|(front, number)| format!("{parent}/{}", nodes::numbered(front, number)))
             .collect();
         let mut steps: Vec<_> = while_there.map(Step::Check).into_iter().collect();
         steps.extend(entry.nodes.iter().map(|node| Step::Delete(node)));
@@ -156,25 +157,30 @@ impl ZookeeperStore {
     /// Watches nodes of which one has to go before the claim can hold, and its own. What a server answers is told to
     /// the claims of this client (`Claims::watched`): nobody waits for it here.
     fn watch(&self, entry: &Entry, nodes: &[String], wait: &Wait) {
-        let (session, id) = (&entry.session, entry.claim.id);
-        let paths: Vec<_> = nodes.iter().map(|node| format!("{}/{node}", entry.parent)).collect();
+        let (session, id, parent) = (&entry.session, entry.claim.id, self.path(&entry.claim.name));
+        let paths: Vec<_> = nodes.iter().map(|node| format!("{parent}/{node}")).collect();
         let mut claims = self.claims();
-        // A hold that outlives its client needs one more step.
-        let last = paths.first().filter(|_| wait.last && !entry.claim.detached);
-        claims.waits_for_last(id, last.cloned());
         for path in &paths {
             // Before it is asked: what happens then is told at once. And asked before anybody else of this
             // client can have the server forget what it watches there.
             claims.wait_for(session.key, path, id);
             session.watch(path);
         }
+        // A hold that outlives its client needs one more step.
+        let last = wait.last && !entry.claim.detached;
+        claims.awaits(id, Some(Awaits { paths, last, suffices: wait.left.is_empty(), ahead: wait.ahead }));
         entry.watch_own();
     }
 
     /// Watches the whole line.
     async fn watch_line(&self, entry: &Entry) -> Result<Vec<String>, ZkError> {
-        self.claims().wait_for(entry.session.key, &entry.parent, entry.claim.id);
-        let listed = entry.session.ask(Request::children(&entry.parent, true));
+        let parent = self.path(&entry.claim.name);
+        {
+            let mut claims = self.claims();
+            claims.wait_for(entry.session.key, &parent, entry.claim.id);
+            claims.awaits(entry.claim.id, None);
+        }
+        let listed = entry.session.ask(Request::children(&parent, true));
         wire::children(&listed.await.map_err(lost_if_gone)?)
     }
 
@@ -190,7 +196,7 @@ impl ZookeeperStore {
             Phase::Leaving | Phase::Unclear => return Ok(Standing::Gone),
             Phase::Waiting => {}
         }
-        let listed = entry.session.ask(Request::children(&entry.parent, false)).await;
+        let listed = entry.session.ask(Request::children(&self.path(&entry.claim.name), false)).await;
         let children = match listed {
             Err(error) if error.is(NO_NODE) => Vec::new(),
             listed => wire::children(&listed?)?,
@@ -219,13 +225,14 @@ impl ZookeeperStore {
         let Some(entry) = entry else {
             return Err(ZkError::Lost("another question about the claim is under way".into()));
         };
-        let listed = self.list_fresh(&entry.session, &entry.parent).await;
+        let parent = self.path(&claim.name);
+        let listed = self.list_fresh(&entry.session, &parent).await;
         let children = match listed {
             Err(error) if error.is(NO_NODE) => Vec::new(),
             listed => listed?,
         };
         let found = Order::nodes_of(&children, claim.id);
-        let nodes: Vec<_> = found.iter().map(|node| format!("{}/{}", entry.parent, node.node)).collect();
+        let nodes: Vec<_> = found.iter().map(|node| format!("{parent}/{}", node.node)).collect();
         let Some(first) = nodes.first() else { return Ok(Standing::Gone) };
         let (stat, on) = match entry.session.ask(Request::exists(first, false)).on_connection().await {
             (Err(error), _) if error.is(NO_NODE) => return Ok(Standing::Gone),

@@ -208,7 +208,8 @@ impl ZookeeperStore {
         for answer in rest.collect::<Vec<_>>() {
             let _ = answer.await;
         }
-        let read = entry.session.ask(Request::get_data(&entry.parent, false)).await;
+        let parent = self.path(&entry.claim.name);
+        let read = entry.session.ask(Request::get_data(&parent, false)).await;
         let what = match read.and_then(|read| wire::data(&read)) {
             Ok((data, _)) => {
                 let reason = Notice::read(&data).and_then(|notice| notice.reason(entry.claim.id));
