@@ -32,7 +32,7 @@ impl Claims {
     /// The key of a claim was read at a revision: notes whether its end will be told from there on.
     pub(super) fn cover(&mut self, name: &Name, id: ClaimId, at: i64, waiting: usize) {
         let Some(line) = self.lines.get_mut(name) else { return };
-        let Some(own) = line.claims.get_mut(&id) else { return };
+        let Some(own) = line.claims.get_mut(id) else { return };
         let watch = line.whole.or_else(|| line.single.get(&own.key).copied());
         let made = |watch: &i64| self.watches.get(watch).and_then(|watch| watch.made_at);
         own.covered_by = watch.filter(|watch| made(watch).is_some_and(|made_at| made_at <= at)).unwrap_or(0);
@@ -60,7 +60,7 @@ impl Claims {
     }
 
     fn covered_hold(&self, claim: &Claim, at: i64) -> Option<(Standing, i64)> {
-        let own = self.lines.get(&claim.name)?.claims.get(&claim.id)?;
+        let own = self.lines.get(&claim.name)?.claims.get(claim.id)?;
         let Phase::Held(epoch) = own.phase else { return None };
         // A revision before the last reading is of another life of the cluster.
         let is_covered = own.known_at <= at && self.watches.get(&own.covered_by)?.made_at.is_some();

@@ -42,7 +42,7 @@ impl Claims {
             let name = watch.name.clone();
             let is_stale =
                 |own: &OwnClaim| !matches!(own.phase, Phase::Asking | Phase::Over) && own.known_at < covers;
-            if self.lines.get(&name).is_some_and(|line| line.claims.values().any(|own| is_stale(own))) {
+            if self.lines.get(&name).is_some_and(|line| line.claims.iter().any(is_stale)) {
                 self.stale.insert(name);
             }
         }
@@ -65,11 +65,11 @@ impl Claims {
         {
             watch.forgotten = forgotten;
         }
-        let (name, is_single) = (watch.name.clone(), watch.range.1.is_empty());
+        let (name, is_single) = (watch.name.clone(), !watch.is_whole);
         let Some(line) = self.lines.get_mut(&name) else { return };
-        for own in line.claims.values_mut() {
+        for own in line.claims.iter_mut() {
             let id = own.claim.id;
-            if own.key == key {
+            if *own.key == *key {
                 if matches!(own.phase, Phase::Waiting(_) | Phase::Held(_)) && at > own.created {
                     own.phase = Phase::Over;
                     self.vanished.push((name.clone(), id));

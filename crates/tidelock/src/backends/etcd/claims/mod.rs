@@ -4,6 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `mod` | a claim from the first question until it is forgotten |
+//! | `few` | the claims of a line, of which there is nearly always one |
 //! | `standing` | how a claim stands, after its line was read |
 //! | `watches` | which lines and keys are watched |
 //! | `covered` | which holds the stream of watches would have told the end of |
@@ -19,6 +20,7 @@
 //! told to few.
 
 mod covered;
+mod few;
 mod heard;
 mod standing;
 #[cfg(test)]
@@ -27,16 +29,16 @@ mod upkeep;
 mod watches;
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
-pub(super) use self::covered::Progress;
-use self::watches::Watch;
 pub(super) use self::watches::watch_request;
+pub(super) use self::{covered::Progress, standing::Behind};
+use self::{few::Few, watches::Watch};
 use super::{
     codec::{Contender, Space},
     proto::WatchRequest,
@@ -85,14 +87,13 @@ pub(super) struct Claims {
 /// A line that this client has claims in, or had lately.
 #[derive(Debug, Default)]
 struct Line {
-    /// Mostly one, and a map has room for several: they are boxed.
-    claims: HashMap<ClaimId, Box<OwnClaim>>,
+    claims: Few,
     /// Numbers of keys below that of the last claim that are not in use.
     free: Vec<usize>,
     /// The watch of all of it.
     whole: Option<i64>,
     /// The watches of single keys.
-    single: HashMap<Vec<u8>, i64>,
+    single: BTreeMap<Box<[u8]>, i64>,
     /// Since when there is no claim, and whether it is among the idle.
     idle_since: Moment,
     is_queued: bool,
@@ -102,7 +103,7 @@ struct Line {
 #[derive(Debug)]
 struct OwnClaim {
     claim: Arc<Claim>,
-    key: Vec<u8>,
+    key: Box<[u8]>,
     /// The number in its key.
     number: usize,
     lease: i64,
@@ -147,7 +148,7 @@ pub(super) struct Leaving {
 impl Claims {
     /// A claim is about to be asked for. Says under which lease that was done before, if it was.
     pub(super) fn lease_of(&self, claim: &Claim) -> Option<i64> {
-        let own = self.lines.get(&claim.name)?.claims.get(&claim.id)?;
+        let own = self.lines.get(&claim.name)?.claims.get(claim.id)?;
         Some(own.lease).filter(|lease| *lease != 0)
     }
 
@@ -171,7 +172,7 @@ impl Claims {
 
     /// Our claims in a line that have been answered.
     pub(super) fn answered_in(&self, name: &Name) -> Vec<Arc<Claim>> {
-        let own = self.lines.get(name).into_iter().flat_map(|line| line.claims.values());
+        let own = self.lines.get(name).into_iter().flat_map(|line| line.claims.iter());
         let answered = own.filter(|own| matches!(own.phase, Phase::Waiting(_) | Phase::Held(_)));
         answered.map(|own| Arc::clone(&own.claim)).collect()
     }
@@ -182,12 +183,12 @@ impl Claims {
             Some(line) => line,
             None => self.lines.entry(claim.name.clone()).or_default(),
         };
-        if !line.claims.contains_key(&claim.id) {
+        if line.claims.get(claim.id).is_none() {
             // One that none of our claims has, not even one that may have left.
             let number = line.free.pop().unwrap_or(line.claims.len());
             let own = Box::new(OwnClaim {
                 claim: Arc::clone(claim),
-                key: space.key(claim, number),
+                key: space.key(claim, number).into(),
                 number,
                 lease,
                 created: 0,
@@ -198,12 +199,12 @@ impl Claims {
                 waiting: 0,
                 phase: Phase::Asking,
             });
-            line.claims.insert(claim.id, own);
+            line.claims.insert(own);
         }
-        let Some(own) = line.claims.get_mut(&claim.id) else { return Default::default() };
+        let Some(own) = line.claims.get_mut(claim.id) else { return Default::default() };
         own.lease = lease;
         own.unanswered += 1;
-        own.key.clone()
+        own.key.to_vec()
     }
 
     /// A question for a claim was answered, or never sent.
@@ -242,7 +243,7 @@ impl Claims {
 
     /// Whether a claim was never answered.
     pub(super) fn is_asking(&self, claim: &Claim) -> bool {
-        let own = self.lines.get(&claim.name).and_then(|line| line.claims.get(&claim.id));
+        let own = self.lines.get(&claim.name).and_then(|line| line.claims.get(claim.id));
         own.is_none_or(|own| matches!(own.phase, Phase::Asking))
     }
 
@@ -266,7 +267,7 @@ impl Claims {
     }
 
     fn get_mut(&mut self, name: &Name, id: ClaimId) -> Option<&mut OwnClaim> {
-        self.lines.get_mut(name)?.claims.get_mut(&id).map(Box::as_mut)
+        self.lines.get_mut(name)?.claims.get_mut(id)
     }
 
     /// Takes a claim that is to be given back.
@@ -278,7 +279,7 @@ impl Claims {
         }
         let own = self.get_mut(name, id)?;
         Some(Leaving {
-            key: own.key.clone(),
+            key: own.key.to_vec(),
             lease: own.lease,
             created: own.created,
             may_repeat: own.unanswered > 0,
@@ -299,7 +300,7 @@ impl Claims {
     /// A claim is not in line any more, and will not be.
     pub(super) fn forget(&mut self, name: &Name, id: ClaimId, now: Moment) {
         let Some(line) = self.lines.get_mut(name) else { return };
-        let Some(gone) = line.claims.remove(&id) else { return };
+        let Some(gone) = line.claims.remove(id) else { return };
         if !line.claims.is_empty() {
             line.free.push(gone.number);
             return;
@@ -311,9 +312,9 @@ impl Claims {
                 self.idle.push_back((now + LINGER, name.clone()));
             }
         } else {
-            let single: Vec<_> = line.single.drain().map(|(_, id)| id).collect();
+            let single = std::mem::take(&mut line.single);
             self.lines.remove(name);
-            for watch in single {
+            for watch in single.into_values() {
                 self.cancel(watch);
             }
         }
@@ -321,7 +322,7 @@ impl Claims {
 
     /// Whether a claim waits, as far as is known.
     pub(super) fn waits(&self, name: &Name, id: ClaimId) -> bool {
-        let own = self.lines.get(name).and_then(|line| line.claims.get(&id));
+        let own = self.lines.get(name).and_then(|line| line.claims.get(id));
         own.is_some_and(|own| matches!(own.phase, Phase::Waiting(_)))
     }
 }

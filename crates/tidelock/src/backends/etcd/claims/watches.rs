@@ -20,7 +20,9 @@ const NEAR: usize = 8;
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) name: Name,
-    pub(super) range: Range,
+    /// The key, or what all keys of the line begin with.
+    pub(super) key: Box<[u8]>,
+    pub(super) is_whole: bool,
     /// From which revision on it was asked to tell; zero: from when it was made.
     pub(super) from: i64,
     /// All that happened after this revision is told, once it is made.
@@ -36,17 +38,19 @@ impl Claims {
     /// Watches what the claims of a line need, and nothing else.
     pub(super) fn watch(&mut self, space: &Space, name: &Name) {
         let Some(line) = self.lines.get(name) else { return };
-        let needs_whole = line.claims.values().any(|own| match &own.phase {
+        let needs_whole = line.claims.iter().any(|own| match &own.phase {
             Phase::Waiting(ahead) => ahead.len() <= NEAR,
             Phase::Held(_) => line.whole.is_some(),
             Phase::Asking | Phase::Over => false,
         });
         let mut keys = HashSet::new();
         if !needs_whole {
-            for own in line.claims.values() {
+            for own in line.claims.iter() {
                 if let Phase::Waiting(ahead) = &own.phase {
                     keys.insert(own.key.clone());
-                    keys.extend(ahead.len().checked_sub(NEAR).map(|index| ahead[index].key.clone()));
+                    keys.extend(
+                        ahead.len().checked_sub(NEAR).map(|index| ahead[index].key.as_slice().into()),
+                    );
                 }
             }
         }
@@ -60,7 +64,7 @@ impl Claims {
             self.watch_whole(space, name, 0);
         }
         for key in missing {
-            let id = self.create(name, (key.clone(), Vec::new()), 0);
+            let id = self.create(name, key.clone(), false, 0);
             if let Some(line) = self.lines.get_mut(name) {
                 line.single.insert(key, id);
             }
@@ -70,19 +74,20 @@ impl Claims {
     /// Watches all of a line, from a revision on or, if that is zero, from now on.
     pub(super) fn watch_whole(&mut self, space: &Space, name: &Name, from: i64) {
         if self.lines.get(name).is_some_and(|line| line.whole.is_none()) {
-            let id = self.create(name, space.range(name), from);
+            let id = self.create(name, space.range(name).0.into(), true, from);
             if let Some(line) = self.lines.get_mut(name) {
                 line.whole = Some(id);
             }
         }
     }
 
-    fn create(&mut self, name: &Name, range: Range, from: i64) -> i64 {
+    fn create(&mut self, name: &Name, key: Box<[u8]>, is_whole: bool, from: i64) -> i64 {
         self.last_watch += 1;
         let id = self.last_watch;
         let watch = Watch {
             name: name.clone(),
-            range,
+            key,
+            is_whole,
             from,
             covers: None,
             made_at: None,
@@ -120,18 +125,17 @@ impl Claims {
         let old = std::mem::take(&mut self.watches);
         for (_, watch) in old {
             let Some(line) = self.lines.get_mut(&watch.name) else { continue };
-            let known = line.claims.values().filter(|own| !matches!(own.phase, Phase::Asking));
+            let known = line.claims.iter().filter(|own| !matches!(own.phase, Phase::Asking));
             // One that waits is told at once only from the next revision on. All others begin in the past, because a
             // stream with a watch that begins later than now does not tell its progress.
             let from =
                 known.map(|own| own.known_at + i64::from(matches!(own.phase, Phase::Waiting(_)))).min();
-            let is_whole = !watch.range.1.is_empty();
+            let Watch { name, key, is_whole, .. } = *watch;
             if is_whole {
                 line.whole = None;
             } else {
-                line.single.remove(&watch.range.0);
+                line.single.remove(&key);
             }
-            let (name, range) = (watch.name, watch.range);
             // A line that nobody uses is watched again when somebody does.
             let Some(from) = from else {
                 if line.claims.is_empty() {
@@ -139,8 +143,7 @@ impl Claims {
                 }
                 continue;
             };
-            let key = range.0.clone();
-            let id = self.create(&name, range, from);
+            let id = self.create(&name, key.clone(), is_whole, from);
             if let Some(line) = self.lines.get_mut(&name) {
                 if is_whole {
                     line.whole = Some(id);
@@ -171,10 +174,9 @@ impl Claims {
     /// Watches from now on, and has the line read.
     pub(super) fn watch_anew(&mut self, id: i64) {
         let Some(watch) = self.watches.get(&id) else { return };
-        let (name, range) = (watch.name.clone(), watch.range.clone());
+        let (name, key, is_whole) = (watch.name.clone(), watch.key.clone(), watch.is_whole);
         self.cancel(id);
-        let (is_whole, key) = (!range.1.is_empty(), range.0.clone());
-        let again = self.create(&name, range, 0);
+        let again = self.create(&name, key.clone(), is_whole, 0);
         if let Some(line) = self.lines.get_mut(&name) {
             if is_whole {
                 line.whole = Some(again);
@@ -188,8 +190,19 @@ impl Claims {
 
 impl Watch {
     fn request(&self, id: i64) -> WatchRequest {
-        watch_request(id, &self.range, self.from)
+        let end = if self.is_whole { end_of(&self.key) } else { Vec::new() };
+        watch_request(id, &(self.key.to_vec(), end), self.from)
     }
+}
+
+/// The end of all keys that begin like this.
+fn end_of(start: &[u8]) -> Vec<u8> {
+    let mut end = start.to_vec();
+    if let Some(last) = end.last_mut() {
+        // It is a slash.
+        *last += 1;
+    }
+    end
 }
 
 /// Asks to be told what is deleted in a range.
