@@ -208,8 +208,8 @@ async fn stay(url: &str, claims: Claims) -> tidelock::Result<()> {
         for claim in 0..claims.waiting / claims.clients {
             // Those who wait for a name are of different clients, as far as there are enough.
             let name = &names[((client * (claims.waiting / claims.clients) + claim) % claims.lines) as usize];
-            // Tasks of a client share a claim unless each has a lease of its own.
-            let mutex = locks.mutex(name.as_str()).ttl(ttl).auto_renew(false);
+            // Tasks of a client share a claim unless each has a label of its own.
+            let mutex = locks.mutex(name.as_str()).ttl(ttl).label(format!("claim {claim}"));
             waiting.spawn(async move { mutex.lock().await });
         }
     }

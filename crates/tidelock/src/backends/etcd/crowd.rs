@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The lines of so few are read as a whole: then it is known how many are ahead.
-const FEW: usize = 4;
+const FEW: usize = 32;
 /// Of how many claims one transaction reads both keys; a server takes 128 operations unless it was told otherwise.
 const TOGETHER: usize = 50;
 

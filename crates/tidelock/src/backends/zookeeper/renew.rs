@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The lines of so few that wait are listed.
-const FEW: usize = 4;
+const FEW: usize = 32;
 /// How soon those are asked about again whose line was not listed. It costs as little as asking seldom, and any of them
 /// may be the first by now.
 const AGAIN: Duration = Duration::from_secs(2);
