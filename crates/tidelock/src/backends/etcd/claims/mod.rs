@@ -198,7 +198,7 @@ impl Claims {
                 covered_by: 0,
                 waiting: 0,
                 phase: Phase::Asking,
-            };
+            });
             line.claims.insert(own);
         }
         let Some(own) = line.claims.get_mut(claim.id) else { return Default::default() };
