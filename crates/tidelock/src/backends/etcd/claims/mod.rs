@@ -186,7 +186,7 @@ impl Claims {
         if line.claims.get(claim.id).is_none() {
             // One that none of our claims has, not even one that may have left.
             let number = line.free.pop().unwrap_or(line.claims.len());
-            let own = OwnClaim {
+            let own = Box::new(OwnClaim {
                 claim: Arc::clone(claim),
                 key: space.key(claim, number).into(),
                 number,
