@@ -83,7 +83,7 @@ pub(super) async fn answer(
     let asked = Asked::read(request, received, peer, Vec::new()).await?;
     let mut answer = match call {
         Call::Page => match asked.query("key")? {
-            Some(key) => enter(&key, &cookie, server)?,
+            Some(key) => enter(&key, &asked, &cookie, server)?,
             None => files::INDEX.answer(),
         },
         Call::File(file) => file.answer(),
@@ -106,12 +106,12 @@ fn cookie_name<T>(request: &Request<T>) -> String {
 }
 
 /// Exchanges a key for a cookie, and leads to the page without the key.
-fn enter(key: &str, cookie: &str, server: &Server) -> Result<Answer, Problem> {
+fn enter(key: &str, asked: &Asked, cookie: &str, server: &Server) -> Result<Answer, Problem> {
     let mut answer = answer::json(StatusCode::SEE_OTHER, &json!({}));
     answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
     // A key that was used before leads there, too: who has the cookie sees the page, and who has not can sign in.
     if let Some(session) = server.access.begin_session(key) {
-        set_cookie(&mut answer, cookie, &session)?;
+        set_cookie(&mut answer, asked, cookie, &session)?;
     }
     Ok(answer)
 }
@@ -125,12 +125,13 @@ fn sign_in(asked: &Asked, cookie: &str, server: &Server) -> Result<Answer, Probl
     let session = server.access.begin_session(key.trim());
     let session = session.ok_or_else(|| Problem::unauthorized("this is not the token of this server"))?;
     let mut answer = answer::ok(&json!({"signed_in": true}));
-    set_cookie(&mut answer, cookie, &session)?;
+    set_cookie(&mut answer, asked, cookie, &session)?;
     Ok(answer)
 }
 
-fn set_cookie(answer: &mut Answer, name: &str, session: &str) -> Result<(), Problem> {
-    let text = format!("{name}={session}; HttpOnly; SameSite=Strict; Path=/");
+fn set_cookie(answer: &mut Answer, asked: &Asked, name: &str, session: &str) -> Result<(), Problem> {
+    let secure = if asked.peer.is_tls() { "; Secure" } else { "" };
+    let text = format!("{name}={session}; HttpOnly; SameSite=Strict; Path=/{secure}");
     answer.headers_mut().insert(SET_COOKIE, text.parse().map_err(|_| Problem::internal())?);
     Ok(())
 }
