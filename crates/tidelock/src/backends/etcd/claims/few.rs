@@ -4,7 +4,7 @@ use super::OwnClaim;
 use crate::backend::ClaimId;
 
 #[derive(Debug, Default)]
-pub(super) struct Few(Vec<Box<OwnClaim>>);
+pub(super) struct Few(Vec<OwnClaim>);
 
 impl Few {
     fn position(&self, id: ClaimId) -> Result<usize, usize> {
@@ -12,15 +12,15 @@ impl Few {
     }
 
     pub(super) fn get(&self, id: ClaimId) -> Option<&OwnClaim> {
-        self.position(id).ok().map(|index| &*self.0[index])
+        self.position(id).ok().map(|index| &self.0[index])
     }
 
     pub(super) fn get_mut(&mut self, id: ClaimId) -> Option<&mut OwnClaim> {
-        self.position(id).ok().map(|index| &mut *self.0[index])
+        self.position(id).ok().map(|index| &mut self.0[index])
     }
 
     /// Adds a claim that is not there. Ids grow, so it is mostly the last.
-    pub(super) fn insert(&mut self, own: Box<OwnClaim>) {
+    pub(super) fn insert(&mut self, own: OwnClaim) {
         if let Err(index) = self.position(own.claim.id) {
             if self.0.is_empty() {
                 self.0.reserve_exact(1);
@@ -29,16 +29,16 @@ impl Few {
         }
     }
 
-    pub(super) fn remove(&mut self, id: ClaimId) -> Option<Box<OwnClaim>> {
+    pub(super) fn remove(&mut self, id: ClaimId) -> Option<OwnClaim> {
         self.position(id).ok().map(|index| self.0.remove(index))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &OwnClaim> {
-        self.0.iter().map(|own| &**own)
+        self.0.iter()
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OwnClaim> {
-        self.0.iter_mut().map(|own| &mut **own)
+        self.0.iter_mut()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -186,7 +186,7 @@ impl Claims {
         if line.claims.get(claim.id).is_none() {
             // One that none of our claims has, not even one that may have left.
             let number = line.free.pop().unwrap_or(line.claims.len());
-            let own = Box::new(OwnClaim {
+            let own = OwnClaim {
                 claim: Arc::clone(claim),
                 key: space.key(claim, number).into(),
                 number,
@@ -198,7 +198,7 @@ impl Claims {
                 covered_by: 0,
                 waiting: 0,
                 phase: Phase::Asking,
-            });
+            };
             line.claims.insert(own);
         }
         let Some(own) = line.claims.get_mut(claim.id) else { return Default::default() };
