@@ -64,12 +64,12 @@ mod tests {
         let found = |version, revision| Found::new("app", version, revision);
         assert!(!found(None, None).is_installed(None).unwrap());
         assert!(!found(Some("SELECT 1"), None).is_installed(None).unwrap(), "revision 1 is old");
-        assert!(!found(Some("SELECT 1"), Some("SELECT 2")).is_installed(None).unwrap(), "and so is 2");
-        assert!(found(Some("SELECT 1"), Some("SELECT 3")).is_installed(None).unwrap());
+        assert!(!found(Some("SELECT 1"), Some("SELECT 3")).is_installed(None).unwrap(), "and so is 3");
         assert!(found(Some("SELECT 1"), Some("SELECT 4")).is_installed(None).unwrap());
+        assert!(found(Some("SELECT 1"), Some("SELECT 5")).is_installed(None).unwrap());
         let newer = found(Some("SELECT 2"), Some("SELECT 3")).is_installed(None).unwrap_err();
         assert!(newer.reason.contains("update the client"), "{newer}");
-        let mut owned = found(Some("SELECT 1"), Some("SELECT 3"));
+        let mut owned = found(Some("SELECT 1"), Some("SELECT 4"));
         owned.strangers.push(("mallory".into(), "the function tidelock.enter".into()));
         assert!(owned.is_installed(Some("mallory")).unwrap());
         for named in [None, Some("app")] {
