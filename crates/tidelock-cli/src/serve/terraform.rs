@@ -48,7 +48,10 @@ impl Info {
         let mut who: String = self.who.chars().filter(|c| !c.is_control()).collect();
         let room =
             LABEL.checked_sub(end.len()).ok_or_else(|| Problem::bad_request("the operation is too long"))?;
-        who.truncate(who.floor_char_boundary(room));
+        // As much as fits, in whole characters.
+        while who.len() > room {
+            who.pop();
+        }
         Ok(who + &end)
     }
 
