@@ -48,6 +48,7 @@ impl Info {
         let mut who: String = self.who.chars().filter(|c| !c.is_control()).collect();
         let room =
             LABEL.checked_sub(end.len()).ok_or_else(|| Problem::bad_request("the operation is too long"))?;
+        // As much as fits, in whole characters.
         while who.len() > room {
             who.pop();
         }

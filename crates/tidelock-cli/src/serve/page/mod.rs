@@ -83,7 +83,7 @@ pub(super) async fn answer(
     let asked = Asked::read(request, received, peer, Vec::new()).await?;
     let mut answer = match call {
         Call::Page => match asked.query("key")? {
-            Some(key) => enter(&key, &asked, &cookie, server)?,
+            Some(key) => enter(&key, &cookie, server)?,
             None => files::INDEX.answer(),
         },
         Call::File(file) => file.answer(),
