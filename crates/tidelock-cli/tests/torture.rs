@@ -99,13 +99,13 @@ fn write_overlap(folder: &Path) {
              6000000000 bye done\n"
         )
     };
-    fs::write(folder.join("client-0.0.log"), client(0, 2_000, 1_000_000_000, 1024)).unwrap();
+    fs::write(folder.join("client-0.0.log"), client(0, 2_000, 1_000_000_000, 1024)).expect("a file");
     // Its process was killed while it wrote the last line.
     let torn = client(1, 1_500_000_000, 2_000_000_000, 2048) + "6000000001 checked 0 90000";
-    fs::write(folder.join("client-1.0.log"), torn).unwrap();
+    fs::write(folder.join("client-1.0.log"), torn).expect("a file");
     let run = "500 plan 42 redis 3000000000 true false\n\
                1900000000 fault 0 cut client-1.0\n2100000000 healed 0\n";
-    fs::write(folder.join("run.log"), run).unwrap();
+    fs::write(folder.join("run.log"), run).expect("a file");
 }
 
 #[test]
