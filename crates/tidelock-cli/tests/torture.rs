@@ -90,7 +90,6 @@ fn a_signal_ends_a_run_with_a_verdict() {
 
 /// Histories of two clients that held the same lock at once, while the second one was cut off.
 fn write_overlap(folder: &Path) {
-    let write = |file: &str, text: String| fs::write(folder.join(file), text).expect("a writable folder");
     let client = |number: u32, asked: u64, granted: u64, token: u64| {
         format!(
             "1000 hello {number} 0\n\
@@ -100,13 +99,13 @@ fn write_overlap(folder: &Path) {
              6000000000 bye done\n"
         )
     };
-    write("client-0.0.log", client(0, 2_000, 1_000_000_000, 1024));
+    fs::write(folder.join("client-0.0.log"), client(0, 2_000, 1_000_000_000, 1024)).expect("a file");
     // Its process was killed while it wrote the last line.
     let torn = client(1, 1_500_000_000, 2_000_000_000, 2048) + "6000000001 checked 0 90000";
-    write("client-1.0.log", torn);
+    fs::write(folder.join("client-1.0.log"), torn).expect("a file");
     let run = "500 plan 42 redis 3000000000 true false\n\
                1900000000 fault 0 cut client-1.0\n2100000000 healed 0\n";
-    write("run.log", run.to_owned());
+    fs::write(folder.join("run.log"), run).expect("a file");
 }
 
 #[test]
