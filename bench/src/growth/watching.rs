@@ -11,14 +11,11 @@ use std::{
         mpsc,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use test_servers::{Redis, Server};
-use tidelock::{
-    Guard, Locks,
-    testing::{Clock, Moment},
-};
+use tidelock::{Guard, Locks};
 
 use super::{limit, listing, runtime};
 use crate::contest::machine;
@@ -108,7 +105,6 @@ async fn prepare(args: &Args, redis: &Server) -> Result<(Locks, Vec<Guard>), Str
 /// Two clients that hand one lock over to each other all the time.
 struct Load {
     hand_overs: Arc<AtomicU64>,
-    clock: Clock,
 }
 
 /// What happened in one window: hand-overs, and shares of a processor.
@@ -138,7 +134,7 @@ impl Load {
                 eprintln!("bench: the load ended: {one:?} {two:?}");
             });
         });
-        Ok(Self { hand_overs, clock: Clock::machine() })
+        Ok(Self { hand_overs })
     }
 
     fn window(&self, redis: &[u32], serve: &Serve) -> Window {
@@ -147,13 +143,13 @@ impl Load {
                 self.hand_overs.load(Ordering::Relaxed) as f64,
                 machine::worked(redis),
                 machine::worked(&[serve.child.id()]),
-                self.clock.now(),
+                now(),
             )
         };
         let before = read();
         thread::sleep(WINDOW);
         let after = read();
-        let seconds = after.3.since(before.3).as_secs_f64();
+        let seconds = after.3.duration_since(before.3).as_secs_f64();
         let share = |after: f64, before: f64| (after - before) / seconds;
         Window {
             rate: share(after.0, before.0),
@@ -197,7 +193,7 @@ impl Drop for Serve {
 struct Page {
     stream: UnixStream,
     /// What was read, piece by piece, while somebody listens.
-    read: mpsc::Receiver<(Vec<u8>, Moment)>,
+    read: mpsc::Receiver<(Vec<u8>, Instant)>,
     listens: Arc<AtomicBool>,
 }
 
@@ -231,12 +227,12 @@ impl Page {
         let listens = Arc::new(AtomicBool::new(false));
         let (mut reading, is_heard) = (stream.try_clone()?, Arc::clone(&listens));
         thread::spawn(move || {
-            let (mut piece, clock) = (vec![0; 256 * 1_024], Clock::machine());
+            let mut piece = vec![0; 256 * 1_024];
             while let Ok(size) = reading.read(&mut piece)
                 && size > 0
             {
                 if is_heard.load(Ordering::Relaxed) {
-                    let _ = send.send((piece[..size].to_vec(), clock.now()));
+                    let _ = send.send((piece[..size].to_vec(), now()));
                 }
             }
         });
@@ -244,7 +240,7 @@ impl Page {
     }
 
     /// Waits until the page is told of a text, and says when.
-    fn told(&self, text: &str, limit: Duration) -> Result<Moment, String> {
+    fn told(&self, text: &str, limit: Duration) -> Result<Instant, String> {
         let mut tail = String::new();
         loop {
             let (piece, at) = self.read.recv_timeout(limit).map_err(|_| format!("{text} never came"))?;
@@ -273,20 +269,29 @@ fn freshness(args: &Args, redis: &Server, pages: &[Page]) -> Result<f64, String>
     thread::sleep(WINDOW);
     let page = pages.last().ok_or("there is no page")?;
     page.listens.store(true, Ordering::Relaxed);
-    let (runtime, clock) = (runtime()?, Clock::machine());
+    let runtime = runtime()?;
     let said = |error: tidelock::Error| error.to_string();
     let locks = runtime.block_on(Locks::connect(redis.url())).map_err(said)?;
     let mut times = Vec::new();
     for number in 0..args.probes {
         let name = format!("probe/{number:04}");
         let guard = runtime.block_on(locks.mutex(&name).lock()).map_err(said)?;
-        let granted = clock.now();
+        let granted = now();
         let told = page.told(&name, Duration::from_secs(300))?;
-        times.push(told.since(granted).as_secs_f64());
+        times.push(told.duration_since(granted).as_secs_f64());
         runtime.block_on(guard.release()).map_err(said)?;
     }
     println!("  a new lock is on a page after {:.2} s in the median", median(&mut times.clone()));
     Ok(times.into_iter().fold(0.0, f64::max))
+}
+
+/// A moment that threads can compare.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "nothing here is paused or jumps, and the library's moments have no name"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 fn median(figures: &mut [f64]) -> f64 {

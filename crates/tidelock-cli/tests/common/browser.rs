@@ -29,19 +29,8 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn start() -> Self {
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver runs: cargo xtask test installs it");
-        let lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse().ok()
-        });
-        let mut browser =
-            Self { driver, port: port.expect("chromedriver says its port"), session: String::new() };
+        let (driver, port) = start_driver();
+        let mut browser = Self { driver, port, session: String::new() };
         let args = [
             "--headless=new",
             "--no-sandbox",
@@ -197,6 +186,28 @@ impl Drop for Browser {
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
+    }
+}
+
+/// Starts a driver, and returns it with the port that it chose.
+fn start_driver() -> (Child, u16) {
+    loop {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver runs: cargo xtask test installs it");
+        let mut said = String::new();
+        for line in BufReader::new(driver.stdout.take().expect("a pipe")).lines().map_while(Result::ok) {
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                return (driver, port.trim_end_matches('.').parse().expect("a port"));
+            }
+            said += &line;
+        }
+        let _ = driver.wait();
+        // It chooses a port that is free in IPv4, and ends if another program has the same one in IPv6.
+        assert!(said.contains("port not available"), "chromedriver ended: {said}");
     }
 }
 

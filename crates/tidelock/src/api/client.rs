@@ -414,8 +414,7 @@ impl Locks {
 
     /// Tells from now on which locks may have changed, by any client; `None` if the store cannot.
     ///
-    /// For programs that show all locks: they [`look`](Self::look) at what is told, and need to look at everything only
-    /// seldom.
+    /// For programs that show all locks: they [`look`](Self::look) at what is told, and at everything only seldom.
     ///
     /// ```no_run
     /// # async fn show(view: tidelock::backend::LockView) {}
@@ -423,8 +422,7 @@ impl Locks {
     /// let locks = tidelock::Locks::connect("redis://127.0.0.1").await?;
     /// if let Some(mut all) = locks.follow_all() {
     ///     loop {
-    ///         let told = all.next().await;
-    ///         for lock in locks.look(&told.names).await? {
+    ///         for lock in locks.look(&all.next().await.names).await? {
     ///             show(lock).await;
     ///         }
     ///     }
