@@ -4,6 +4,7 @@ use super::OwnClaim;
 use crate::backend::ClaimId;
 
 #[derive(Debug, Default)]
+#[allow(clippy::vec_box, reason = "of several, some come and go: they stay where they are")]
 pub(super) struct Few(Vec<Box<OwnClaim>>);
 
 impl Few {
