@@ -95,7 +95,7 @@ async fn many_locks_are_renewed_though_nobody_listens() {
     }
 }
 
-/// With so many only two keys of each line are read.
+/// Nothing is known from the stream of watches.
 async fn of_many_that_wait_each_change_is_found_though_nobody_listens() {
     let place = Place::shared();
     let waits = |entered: &Entered| matches!(entered, Entered::Waiting(_));

@@ -36,7 +36,6 @@
 // | `wake` | the watch stream, and what follows from what it says |
 // | `store` | the verbs |
 // | `enter`, `renew`, `leave` | the verbs that need more than a question |
-// | `crowd` | whether very many claims wait, without reading their lines |
 // | `hearing` | whether everything was heard that happened to many holds, without reading their keys |
 // | `settle` | how a claim in line stands, and riding on a hold of the same owner |
 // | `view` | lines as they are read, for the verbs and for people |
@@ -50,7 +49,6 @@ pub mod bare;
 mod claims;
 mod codec;
 mod config;
-mod crowd;
 mod enter;
 mod epochs;
 mod errors;

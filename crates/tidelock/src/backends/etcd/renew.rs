@@ -41,8 +41,7 @@ impl EtcdStore {
             Ok(is_kept.then_some(lease))
         }));
         let kept = kept.await.into_iter().collect::<Result<Vec<_>, Failure>>()?;
-        let mut heard = self.hear_of(claims).await?;
-        self.look_ahead(claims, &mut heard).await?;
+        let heard = self.hear_of(claims).await?;
         let unheard = claims.iter().zip(&heard).filter(|(_, heard)| heard.is_none());
         let mut names: Vec<_> = unheard.map(|(claim, _)| &claim.name).collect();
         names.sort();

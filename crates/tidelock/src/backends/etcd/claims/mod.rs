@@ -36,8 +36,8 @@ use std::{
 
 use tokio::sync::{mpsc::UnboundedSender, watch};
 
+pub(super) use self::covered::Progress;
 pub(super) use self::watches::watch_request;
-pub(super) use self::{covered::Progress, standing::Behind};
 use self::{few::Few, watches::Watch};
 use super::{
     codec::{Contender, Space},

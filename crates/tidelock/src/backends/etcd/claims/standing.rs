@@ -2,7 +2,7 @@
 
 use super::{Claims, OwnClaim, Phase, YOUNG};
 use crate::{
-    backend::{Claim, ClaimId, Grant, Place, Share, Standing},
+    backend::{Claim, ClaimId, Grant, Place, Standing},
     backends::{
         etcd::{
             codec::{Contender, Space},
@@ -14,31 +14,7 @@ use crate::{
     model::name::Name,
 };
 
-/// An exclusive claim that waits, and the one directly ahead of it: their keys, and when those were made.
-#[derive(Debug)]
-pub(in crate::backends::etcd) struct Behind {
-    pub(in crate::backends::etcd) own: (Vec<u8>, i64),
-    pub(in crate::backends::etcd) next: (Vec<u8>, i64),
-    /// How many are ahead, as far as was heard.
-    pub(in crate::backends::etcd) ahead: usize,
-}
-
 impl Claims {
-    /// A claim that waits for as long as anybody is ahead.
-    pub(in crate::backends::etcd) fn behind(&self, claim: &Claim) -> Option<Behind> {
-        if claim.share != Share::Exclusive || claim.owner.is_some() {
-            return None;
-        }
-        let own = self.lines.get(&claim.name)?.claims.get(claim.id)?;
-        let Phase::Waiting(ahead) = &own.phase else { return None };
-        let next = ahead.last()?;
-        Some(Behind {
-            own: (own.key.to_vec(), own.created),
-            next: (next.key.clone(), next.created),
-            ahead: ahead.len(),
-        })
-    }
-
     /// The line was read: notes how a claim of ours stands, and watches what it has to.
     pub(in crate::backends::etcd) fn stands(
         &mut self,
