@@ -40,6 +40,12 @@ pub struct Store {
     #[cfg(feature = "stock")]
     pub(crate) stock_schema: Option<fn() -> String>,
     pub(crate) schema: Option<fn() -> String>,
+    /// Reads a URL, and shows what it says.
+    #[cfg(feature = "testing")]
+    pub(crate) read_url: fn(&str) -> Result<String>,
+    /// What else it reads that others may have written.
+    #[cfg(feature = "testing")]
+    pub(crate) readers: &'static [crate::testing::hostile::Reader],
 }
 
 /// A store that is being connected.

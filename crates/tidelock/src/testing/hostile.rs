@@ -8,6 +8,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use crate::{
     Name, Period, Ticket, Token,
     backend::{Ask, Claim, ClaimId, ClientId, Leave, Share},
+    backends::registry,
     clock::Moment,
     model::line::{Line, StoreTime},
 };
@@ -29,50 +30,16 @@ impl fmt::Debug for Reader {
 
 /// All readers of this build.
 pub fn readers() -> Vec<Reader> {
-    let mut readers = vec![Reader { name: "url", read: urls }, Reader { name: "text", read: texts }];
-    let mut add = |name, read| readers.push(Reader { name, read });
-    #[cfg(feature = "file")]
-    {
-        add("file_bucket", crate::backends::file::hostile::bucket);
-        add("file_records", crate::backends::file::hostile::records);
-    }
-    #[cfg(feature = "redis")]
-    {
-        add("redis_reply", crate::backends::redis::hostile::reply);
-        add("redis_record", crate::backends::redis::hostile::record);
-    }
-    #[cfg(feature = "etcd")]
-    add("etcd_message", crate::backends::etcd::hostile::message);
-    #[cfg(feature = "zookeeper")]
-    {
-        add("zookeeper_frame", crate::backends::zookeeper::hostile::frame);
-        add("zookeeper_node", crate::backends::zookeeper::hostile::node);
-    }
-    #[cfg(feature = "postgres")]
-    add("postgres_notice", crate::backends::postgres::hostile::notice);
-    readers
+    let general = [Reader { name: "url", read: urls }, Reader { name: "text", read: texts }];
+    let of_stores = registry::stores().iter().flat_map(|store| store.readers);
+    general.iter().chain(of_stores).copied().collect()
 }
 
-/// URLs of every store. What a typed config says of itself must not panic either.
+/// URLs, by every store.
 fn urls(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    macro_rules! read {
-        ($($feature:literal $config:path,)*) => {$(
-            #[cfg(feature = $feature)]
-            if let Ok(config) = <$config>::from_url(text) {
-                let _ = format!("{config:?}");
-            }
-        )*};
-    }
-    let _ = crate::backends::memory::MemoryConfig::from_url(text);
-    read! {
-        "file" crate::backends::file::FileConfig,
-        "redis" crate::backends::redis::RedisConfig,
-        "redis" crate::backends::redlock::RedlockConfig,
-        "etcd" crate::backends::etcd::EtcdConfig,
-        "zookeeper" crate::backends::zookeeper::ZookeeperConfig,
-        "postgres" crate::backends::postgres::PostgresConfig,
-        "mysql" crate::backends::mysql::MysqlConfig,
+    let Ok(url) = std::str::from_utf8(bytes) else { return };
+    for store in registry::stores() {
+        let _ = (store.read_url)(url);
     }
 }
 

@@ -28,6 +28,7 @@ const HIDDEN: &[(&str, &str)] = &[
     ("Locks::on_clock", "tests of the project run the engine on a driven clock and with defects"),
     ("testing::Clock::driven", "a clock with a rate, for the simulation"),
     ("testing::defect", "defects that tests of the project must find"),
+    ("testing::hostile", "readers that tests of the project feed"),
 ];
 
 /// Items that users find and that no example shows.

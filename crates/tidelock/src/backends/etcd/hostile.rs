@@ -7,9 +7,12 @@ use super::{
     codec::Space,
     proto::{KeyValue, RangeResponse, TxnResponse, WatchResponse},
 };
+use crate::testing::hostile::Reader;
+
+pub(super) const READERS: [Reader; 1] = [Reader { name: "etcd_message", read: message }];
 
 /// An answer of the server, as any of those that are expected.
-pub(crate) fn message(bytes: &[u8]) {
+fn message(bytes: &[u8]) {
     let space = Space::new("tidelock/");
     let mut kvs: Vec<KeyValue> = Vec::new();
     kvs.extend(RangeResponse::decode(bytes).into_iter().flat_map(|answer| answer.kvs));

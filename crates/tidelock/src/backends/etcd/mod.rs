@@ -56,7 +56,7 @@ mod fitness;
 mod follow;
 mod hearing;
 #[cfg(feature = "testing")]
-pub(crate) mod hostile;
+mod hostile;
 mod leases;
 mod leave;
 mod link;
@@ -88,6 +88,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: None,
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", EtcdConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &hostile::READERS,
 };
 
 /// Its page, so that the example there compiles.

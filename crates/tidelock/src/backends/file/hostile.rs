@@ -9,10 +9,13 @@ use super::{
     bucket::{Bucket, Desk},
     codec::{self, Ring},
 };
-use crate::testing::hostile::use_line;
+use crate::testing::hostile::{Reader, use_line};
+
+pub(super) const READERS: [Reader; 2] =
+    [Reader { name: "file_bucket", read: bucket }, Reader { name: "file_records", read: records }];
 
 /// A file of buckets.
-pub(crate) fn bucket(bytes: &[u8]) {
+fn bucket(bytes: &[u8]) {
     let Ok(file) = memfd_create("buckets", MemfdFlags::CLOEXEC).map(File::from) else { return };
     // The reader begins behind the header of the file.
     if file.write_all_at(bytes, super::bucket::HEADER).is_err() {
@@ -27,7 +30,7 @@ pub(crate) fn bucket(bytes: &[u8]) {
 }
 
 /// The payload of a bucket, or a doorbell.
-pub(crate) fn records(bytes: &[u8]) {
+fn records(bytes: &[u8]) {
     lines(bytes);
     if let Some(ring) = Ring::read(bytes) {
         let _ = ring.write();

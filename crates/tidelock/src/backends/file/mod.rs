@@ -60,7 +60,7 @@ mod filesystem;
 mod follow;
 mod home;
 #[cfg(feature = "testing")]
-pub(crate) mod hostile;
+mod hostile;
 mod notices;
 mod order;
 mod plain;
@@ -94,6 +94,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: None,
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", FileConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &hostile::READERS,
 };
 
 /// Its page, so that the example there compiles.

@@ -77,6 +77,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: Some(schema),
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", MysqlConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &[],
 };
 
 /// Its page, so that the example there compiles.

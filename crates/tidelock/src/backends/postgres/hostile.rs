@@ -2,9 +2,12 @@
 //! them.
 
 use super::codec;
+use crate::testing::hostile::Reader;
+
+pub(super) const READERS: [Reader; 1] = [Reader { name: "postgres_notice", read: notice }];
 
 /// The payload of a notification, and numbers that a function answers with.
-pub(crate) fn notice(bytes: &[u8]) {
+fn notice(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = (codec::news(text, ""), codec::news(text, "app/"));
     }

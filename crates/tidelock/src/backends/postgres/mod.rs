@@ -46,7 +46,7 @@ mod errors;
 mod fitness;
 mod follow;
 #[cfg(feature = "testing")]
-pub(crate) mod hostile;
+mod hostile;
 mod link;
 mod owners;
 mod schema;
@@ -84,6 +84,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: Some(schema),
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", PostgresConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &hostile::READERS,
 };
 
 /// Its page, so that the example there compiles.

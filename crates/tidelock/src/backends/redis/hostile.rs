@@ -6,11 +6,14 @@ use redis::Value;
 use super::codec::{self, Space};
 use crate::{
     model::name::Name,
-    testing::hostile::{a_claim, use_line},
+    testing::hostile::{Reader, a_claim, use_line},
 };
 
+pub(super) const READERS: [Reader; 2] =
+    [Reader { name: "redis_reply", read: reply }, Reader { name: "redis_record", read: record }];
+
 /// A reply of the server, as any of those that are expected.
-pub(crate) fn reply(bytes: &[u8]) {
+fn reply(bytes: &[u8]) {
     let Ok(value) = redis::parse_redis_value(bytes) else { return };
     let claim = a_claim();
     let _ = codec::entered(&claim, &value);
@@ -27,7 +30,7 @@ pub(crate) fn reply(bytes: &[u8]) {
 }
 
 /// What is kept at the key of a lock.
-pub(crate) fn record(bytes: &[u8]) {
+fn record(bytes: &[u8]) {
     let Ok(name) = Name::new("a") else { return };
     let _ = (codec::view(&name, bytes, codec::store_time(1)), codec::is_idle(bytes));
     if let Some(line) = codec::line_at(&name, bytes) {

@@ -63,7 +63,7 @@ mod follow;
 mod follow_all;
 mod forms;
 #[cfg(feature = "testing")]
-pub(crate) mod hostile;
+mod hostile;
 mod layout;
 mod library;
 mod link;
@@ -125,6 +125,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: Some(RedisConfig::stock_function_library),
     schema: Some(RedisConfig::function_library),
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", RedisConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &hostile::READERS,
 };
 
 /// Its page, so that the example there compiles.

@@ -79,6 +79,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: None,
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", RedlockConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &[],
 };
 
 /// Its page, so that the example there compiles.

@@ -5,9 +5,13 @@ use super::{
     codec::{nodes::Contender, paths},
     link::wire,
 };
+use crate::testing::hostile::Reader;
+
+pub(super) const READERS: [Reader; 2] =
+    [Reader { name: "zookeeper_frame", read: frame }, Reader { name: "zookeeper_node", read: node }];
 
 /// A frame of the server, as any of those that are expected.
-pub(crate) fn frame(bytes: &[u8]) {
+fn frame(bytes: &[u8]) {
     let _ = wire::connected(bytes);
     let _ = (wire::created(bytes), wire::stat(bytes), wire::data(bytes));
     let _ = (wire::multi(bytes), wire::event(bytes));
@@ -17,7 +21,7 @@ pub(crate) fn frame(bytes: &[u8]) {
 }
 
 /// The name or path of a node.
-pub(crate) fn node(bytes: &[u8]) {
+fn node(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Some(contender) = Contender::read(text) {
         let _ = (contender.is_plain(), contender.stays());

@@ -56,7 +56,7 @@ mod errors;
 mod fitness;
 mod follow;
 #[cfg(feature = "testing")]
-pub(crate) mod hostile;
+mod hostile;
 mod leave;
 mod link;
 mod order;
@@ -86,6 +86,10 @@ pub(super) const STORE: Store = Store {
     #[cfg(feature = "stock")]
     stock_schema: None,
     schema: None,
+    #[cfg(feature = "testing")]
+    read_url: |url| Ok(format!("{:?}", ZookeeperConfig::from_url(url)?)),
+    #[cfg(feature = "testing")]
+    readers: &hostile::READERS,
 };
 
 /// Its page, so that the example there compiles.
