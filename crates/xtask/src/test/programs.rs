@@ -89,9 +89,9 @@ fn program(message: &str, libraries: &Path) -> Option<Program> {
 /// The folder of the compiler's libraries, which tests of macros load.
 fn libraries(root: &Path) -> Result<PathBuf, String> {
     let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    let output = rustc.args(["--print", "sysroot"]).current_dir(root).output();
+    let output = rustc.args(["--print", "target-libdir"]).current_dir(root).output();
     let output = output.map_err(|error| format!("rustc cannot run: {error}"))?;
-    Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("lib"))
+    Ok(String::from_utf8_lossy(&output.stdout).trim().into())
 }
 
 /// Runs programs, and returns the names of those that failed.
