@@ -95,7 +95,7 @@ fn every_command_with_json_is_on_the_page() {
         let has_json = verb != "help" && stdout(&output(&[verb, "--help"])).contains("--json ");
         assert!(!has_json || is_listed, "{verb} prints JSON and is not on the page");
     }
-    assert_eq!(page.len(), 12, "each example is compared below: {:?}", page.keys());
+    assert_eq!(page.len(), 13, "each example is compared below: {:?}", page.keys());
 }
 
 #[test]
