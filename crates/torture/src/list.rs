@@ -227,8 +227,8 @@ pub(crate) const LIST: &[Mutant] = &[
         "postgres",
         "a release does not compare",
         "postgres/schema/verbs.sql",
-        "cardinality(claims) = 1 AND (claims[1]).id = p_id AND (claims[1]).lapses > p_at;",
-        "cardinality(claims) = 1 AND (claims[1]).lapses > p_at;"
+        "cardinality(claims) = 1 AND (claims[1]).id = p_id AND (claims[1]).lapses > p_at",
+        "cardinality(claims) = 1 AND (claims[1]).lapses > p_at"
     ),
     text!(
         "PostgresRenewsAnybody",
