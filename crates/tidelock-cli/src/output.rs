@@ -104,6 +104,11 @@ pub(crate) fn escaped(text: &str) -> String {
     plain
 }
 
+/// A number of locks, in words.
+pub(crate) fn locks(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "lock" } else { "locks" })
+}
+
 /// Prints text.
 pub(crate) fn text(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())

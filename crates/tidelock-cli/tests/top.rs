@@ -215,7 +215,7 @@ fn once_prints_all_locks_as_text() {
         "{text}"
     );
     let filtered = stdout(&output(&["top", "rep", "--once", "--url", &store.url()]));
-    assert!(filtered.contains("1 locks") && !filtered.contains("orders/1"), "{filtered}");
+    assert!(filtered.contains("1 lock,") && !filtered.contains("orders/1"), "{filtered}");
 }
 
 #[test]

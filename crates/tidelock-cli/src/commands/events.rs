@@ -81,7 +81,7 @@ fn lines(args: &args::Events, sight: &mut Sight, news: &News) -> String {
         line(json!({"event": "watching", "at_ms": at, "locks": locks}), &|lines| {
             word(lines, at, "watching");
             // Writing to a string does not fail, here and below.
-            let _ = write!(lines, "{locks} locks in use");
+            let _ = write!(lines, "{} in use", output::locks(locks));
         });
     }
     if news.has_missed {

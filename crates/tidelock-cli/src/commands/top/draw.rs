@@ -59,8 +59,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Moment) {
 /// The store, and how it is.
 fn head(state: &State, now: Moment) -> Line<'static> {
     let count = match state.rows.len() {
-        shown if shown == state.all() => format!("{shown} locks"),
-        shown => format!("{shown} of {} locks", state.all()),
+        shown if shown == state.all() => output::locks(shown),
+        shown => format!("{shown} of {}", output::locks(state.all())),
     };
     let mut line = vec![
         Piece::from(" tidelock top ").reversed(),
@@ -209,5 +209,5 @@ pub(super) fn plain(state: &State, now: Moment) -> String {
         })
         .collect();
     let table = output::table(["NAME", "HELD BY", "FOR", "LEFT", "WAITING", "TOKEN"], &rows);
-    format!("{}  {} locks, {} waiting\n\n{table}", state.place, state.rows.len(), state.waiting())
+    format!("{}  {}, {} waiting\n\n{table}", state.place, output::locks(state.rows.len()), state.waiting())
 }
