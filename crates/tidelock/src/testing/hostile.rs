@@ -48,6 +48,7 @@ fn texts(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(name) = Name::new(text) {
         assert_eq!(name.as_str(), text);
+        use_line(&name, Line::default());
     }
     if let Ok(ticket) = Ticket::from_str(text) {
         assert_eq!(Ticket::from_str(&ticket.to_string()).expect("a ticket of ours"), ticket);

@@ -46,7 +46,7 @@ pub(crate) mod attend;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod crowded;
 pub(crate) mod failures;
-#[cfg(any(feature = "redis", feature = "zookeeper"))]
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
 pub(crate) mod following;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod kept;
