@@ -150,7 +150,7 @@ class Lock:
             pool.drop(connection)
             raise
         if window.remaining_ns() == 0:
-            # This program was stopped while it waited, for so long that the lock is gone again.
+            # This program was stopped while it waited, and the lock has expired again.
             pool.drop(connection)
             raise errors.Unavailable(
                 f"{self._call.shown} was granted and lost while this program was stopped", details={"reconnect": True}
