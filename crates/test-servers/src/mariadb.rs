@@ -6,12 +6,13 @@ use crate::deadline::START_LIMIT;
 use crate::folder::Folder;
 use crate::process::{Call, succeeded};
 use crate::server::Plan;
-use crate::{Certificates, Error, Server, packages, ports, wait_for};
+use crate::{Certificates, Error, Server, packages, ports, preload, wait_for};
 
 /// How a MariaDB server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct MariaDb {
     durable: bool,
+    preloaded: bool,
     tls: bool,
     options: Vec<String>,
 }
@@ -34,6 +35,13 @@ impl MariaDb {
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Has a wall clock and a disk of its own; see [`Server::set_clock_ahead`] and [`Server::set_disk`].
+    #[must_use]
+    pub fn own_clock_and_disk(mut self) -> Self {
+        self.preloaded = true;
         self
     }
 
@@ -141,25 +149,29 @@ impl MariaDb {
             options.push(format!("--ssl-cert={}", files.server_cert(false).display()));
             options.push(format!("--ssl-key={}", files.server_key().display()));
         }
+        let mut run = Call::new(packages::require("mariadbd")?)
+            .args(["--no-defaults", &data, &temporary])
+            .args(user)
+            .args([
+                format!("--bind-address={}", addr.ip()),
+                format!("--port={}", addr.port()),
+                format!("--socket={}", folder.path().join("mariadb.sock").display()),
+                format!("--pid-file={}", folder.path().join("mariadb.pid").display()),
+                format!("--innodb-flush-log-at-trx-commit={flush}"),
+                // Names would be looked up for every connection.
+                "--skip-name-resolve".to_owned(),
+                "--max-connections=500".to_owned(),
+            ])
+            .args(options);
+        if self.preloaded {
+            run = preload::give(run, folder.path())?;
+        }
         Server::launch(Plan {
             store: "mariadb",
             addr,
             url: format!("mysql://root@{addr}/test"),
             unix_socket: None,
-            run: Call::new(packages::require("mariadbd")?)
-                .args(["--no-defaults", &data, &temporary])
-                .args(user)
-                .args([
-                    format!("--bind-address={}", addr.ip()),
-                    format!("--port={}", addr.port()),
-                    format!("--socket={}", folder.path().join("mariadb.sock").display()),
-                    format!("--pid-file={}", folder.path().join("mariadb.pid").display()),
-                    format!("--innodb-flush-log-at-trx-commit={flush}"),
-                    // Names would be looked up for every connection.
-                    "--skip-name-resolve".to_owned(),
-                    "--max-connections=500".to_owned(),
-                ])
-                .args(options),
+            run,
             client: Call::new(packages::require("mariadb")?).args(login).args([
                 "--batch",
                 "--skip-column-names",

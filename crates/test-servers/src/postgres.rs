@@ -7,12 +7,13 @@ use std::path::Path;
 use crate::folder::Folder;
 use crate::process::{Call, succeeded};
 use crate::server::Plan;
-use crate::{Certificates, Error, Server, packages, ports};
+use crate::{Certificates, Error, Server, packages, ports, preload};
 
 /// How a PostgreSQL server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Postgres {
     durable: bool,
+    preloaded: bool,
     tls: bool,
     password: Option<String>,
     settings: Vec<String>,
@@ -29,6 +30,13 @@ impl Postgres {
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Has a wall clock and a disk of its own; see [`Server::set_clock_ahead`] and [`Server::set_disk`].
+    #[must_use]
+    pub fn own_clock_and_disk(mut self) -> Self {
+        self.preloaded = true;
         self
     }
 
@@ -201,7 +209,7 @@ impl Postgres {
         for setting in &self.settings {
             run = run.arg("-c").arg(setting);
         }
-        Ok(run)
+        if self.preloaded { preload::give(run, folder.path()) } else { Ok(run) }
     }
 }
 

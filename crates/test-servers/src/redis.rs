@@ -10,8 +10,8 @@ use crate::ports::{self, Port};
 use crate::process::Call;
 use crate::server::Plan;
 use crate::{
-    Certificates, Cluster, Error, Replicated, Sentinel, Server, packages, redis_cluster, replication,
-    sentinel, wall_clock,
+    Certificates, Cluster, Error, Replicated, Sentinel, Server, packages, preload, redis_cluster,
+    replication, sentinel,
 };
 
 /// How a Redis server shall be; by default it keeps nothing over a restart.
@@ -22,7 +22,7 @@ pub struct Redis {
     pub(crate) patient: bool,
     password: Option<String>,
     unix_socket: bool,
-    own_clock: bool,
+    preloaded: bool,
     tls: Option<Tls>,
     users: Vec<User>,
     without_default_user: bool,
@@ -89,7 +89,14 @@ impl Redis {
     /// Has a wall clock of its own; see [`Server::set_clock_ahead`].
     #[must_use]
     pub fn own_clock(mut self) -> Self {
-        self.own_clock = true;
+        self.preloaded = true;
+        self
+    }
+
+    /// Has a disk of its own; see [`Server::set_disk`].
+    #[must_use]
+    pub fn own_disk(mut self) -> Self {
+        self.preloaded = true;
         self
     }
 
@@ -248,8 +255,8 @@ impl Redis {
         let probe = administrator.clone();
         let login = self.client_login().as_ref().map(Login::in_url).unwrap_or_default();
         let mut run = Call::new(packages::require("redis-server")?).arg(file).args(args);
-        if self.own_clock {
-            run = wall_clock::give(run, folder.path())?;
+        if self.preloaded {
+            run = preload::give(run, folder.path())?;
         }
         Server::launch(Plan {
             store: "redis",

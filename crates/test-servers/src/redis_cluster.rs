@@ -122,7 +122,11 @@ impl Cluster {
             // Members do not vote twice within two seconds about the same master, and a replica
             // that gets no votes gives up in silence. One that just won refuses to try again.
             let asked = replica.command(&["CLUSTER", "FAILOVER"]);
-            match self.successor(slot, master, FAIL_OVER_LIMIT) {
+            // One that a slot is on its way to may serve nothing afterwards, until it is told who has the slot.
+            let is_there = |views: &[View<'_>], new: &Server| {
+                views.iter().any(|view| view.of.addr() == new.addr() && view.serves)
+            };
+            match self.successor(slot, master, FAIL_OVER_LIMIT, is_there) {
                 Err(_) if start.elapsed() < START_LIMIT => {}
                 Err(error) => return Err(asked.err().unwrap_or(error)),
                 done => return done,
@@ -148,15 +152,22 @@ impl Cluster {
     ///
     /// When there is none after a minute.
     pub fn wait_for_successor(&self, slot: u16, old: &Server) -> Result<&Server, Error> {
-        self.successor(slot, old, START_LIMIT)
+        let all_serve = |views: &[View<'_>], _: &Server| views.iter().all(|view| view.serves);
+        self.successor(slot, old, START_LIMIT, all_serve)
     }
 
-    fn successor(&self, slot: u16, old: &Server, limit: Duration) -> Result<&Server, Error> {
+    fn successor(
+        &self,
+        slot: u16,
+        old: &Server,
+        limit: Duration,
+        is_there: impl Fn(&[View<'_>], &Server) -> bool,
+    ) -> Result<&Server, Error> {
         let what = format!("{} is replaced as master of slot {slot}", old.addr());
         wait_for_value(&what, limit, || {
             let views = self.views();
             let new = agreed_master(&views, slot).filter(|new| new.addr() != old.addr())?;
-            views.iter().all(|view| view.serves).then_some(new)
+            is_there(&views, new).then_some(new)
         })
     }
 

@@ -120,15 +120,6 @@ impl Server {
         self.plan.folder.path()
     }
 
-    /// Sets the wall clock of a server that has one of its own to so many seconds ahead of the right time, or behind it.
-    ///
-    /// # Errors
-    ///
-    /// When the file that tells the server cannot be written.
-    pub fn set_clock_ahead(&self, seconds: i64) -> Result<(), Error> {
-        crate::wall_clock::set(self.folder(), seconds * 1_000_000)
-    }
-
     /// The certificates of a server that speaks TLS.
     #[must_use]
     pub fn certificates(&self) -> Option<Certificates> {

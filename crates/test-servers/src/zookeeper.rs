@@ -11,12 +11,13 @@ use crate::packages::{self, ZOOKEEPER_ENVIRONMENT};
 use crate::ports::{self, Port};
 use crate::process::Call;
 use crate::server::Plan;
-use crate::{Certificates, Cluster, Error, Server};
+use crate::{Certificates, Cluster, Error, Server, preload};
 
 /// How a ZooKeeper server shall be; by default it does not wait for the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Zookeeper {
     durable: bool,
+    preloaded: bool,
     tls: Option<ClientCertificates>,
     login: Option<(String, String)>,
 }
@@ -46,6 +47,13 @@ impl Zookeeper {
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
+        self
+    }
+
+    /// Has a disk of its own; see [`Server::set_disk`].
+    #[must_use]
+    pub fn own_disk(mut self) -> Self {
+        self.preloaded = true;
         self
     }
 
@@ -145,19 +153,23 @@ impl Zookeeper {
             .and_then(|()| fs::write(folder.data().join("myid"), id.to_string()))
             .map_err(Error::context("no configuration file"))?;
         let sync = if self.durable { "yes" } else { "no" };
+        // The small heap and the simplest collector let three of them share a small machine.
+        let mut run = java()?
+            .args(["-Xmx256m", "-XX:+UseSerialGC"])
+            .arg(format!("-Dzookeeper.forceSync={sync}"))
+            .args(logins.into_iter().flatten())
+            .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(file);
+        if self.preloaded {
+            run = preload::give(run, folder.path())?;
+        }
         Server::launch(Plan {
             store: "zookeeper",
             addr,
             url,
             unix_socket: None,
-            // The small heap and the simplest collector let three of them share a small machine.
-            run: java()?
-                .args(["-Xmx256m", "-XX:+UseSerialGC"])
-                .arg(format!("-Dzookeeper.forceSync={sync}"))
-                .args(logins.into_iter().flatten())
-                .arg("-Dorg.slf4j.simpleLogger.showDateTime=true")
-                .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-                .arg(file),
+            run,
             client: java()?
                 .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
                 .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
