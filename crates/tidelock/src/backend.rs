@@ -287,8 +287,8 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
 
     /// Tells from now on which lines may have changed, of all names and by any client; `None` if the store cannot.
     ///
-    /// For those who show all locks. It may cost a server some work for each change while somebody follows, and nothing
-    /// otherwise.
+    /// For those who show all locks. If it can, the store also tells of evictions with their reasons. It may cost a
+    /// server some work for each change while somebody follows, and nothing otherwise.
     fn follow_all(&self) -> Option<FollowAll> {
         None
     }

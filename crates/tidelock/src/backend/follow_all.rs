@@ -13,10 +13,12 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::model::name::Name;
+use crate::model::{claim::ClaimId, name::Name};
 
 /// The most names that are kept. If more change, the viewer is told to look at everything.
 const MOST: usize = 100_000;
+/// The most evictions that are kept.
+const MOST_EVICTED: usize = 10_000;
 
 /// What was heard since a viewer last asked.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +26,19 @@ const MOST: usize = 100_000;
 pub struct ToldAll {
     /// The names whose lines may have changed.
     pub names: Vec<Name>,
-    /// Whether other names may have changed, too: look at everything.
+    /// The claims that were evicted, with the reasons given.
+    pub evicted: Vec<(ClaimId, Arc<str>)>,
+    /// Whether other names may have changed, and other claims may have been evicted, too: look at everything.
     pub missed: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     names: HashSet<Name>,
+    evicted: Vec<(ClaimId, Arc<str>)>,
     missed: bool,
     is_live: bool,
+    tells_evictions: bool,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +69,23 @@ impl TellAll {
         self.0.told.notify_one();
     }
 
+    /// Tells that a claim was evicted, for this reason. Its line is told as well, by [`changed`](Self::changed).
+    pub fn evicted(&self, claim: ClaimId, reason: Arc<str>) {
+        let mut state = self.0.state();
+        if state.evicted.len() >= MOST_EVICTED {
+            state.evicted.clear();
+            state.missed = true;
+        }
+        state.evicted.push((claim, reason));
+        self.0.told.notify_one();
+    }
+
+    /// Tells that every eviction is told while changes are, by whichever client: a claim that is gone without it, and
+    /// whose lease had not expired, left its line itself.
+    pub fn tells_evictions(&self) {
+        self.0.state().tells_evictions = true;
+    }
+
     /// Tells that each change is told from now on. What came before was perhaps not.
     pub fn live(&self) {
         self.set_live(true);
@@ -91,18 +114,21 @@ type Rename = Arc<dyn Fn(&Name) -> Option<Name> + Send + Sync>;
 /// ```
 /// # let rt = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # rt.block_on(async {
-/// use tidelock::{Name, backend::FollowAll};
+/// use tidelock::{Name, backend::{ClaimId, FollowAll}};
 ///
 /// // A backend listens to its store in a future that runs while the follower waits.
 /// let name = Name::new("orders/42")?;
 /// let changed = name.clone();
 /// let mut all = FollowAll::new(|told| async move {
+///     told.tells_evictions();
 ///     told.live();
+///     told.evicted(ClaimId::from_u128(7), "it hangs".into());
 ///     told.changed(changed);
 ///     std::future::pending().await
 /// });
 /// let told = all.next().await;
 /// assert!(all.is_live() && told.missed && told.names == [name]);
+/// assert!(all.tells_evictions() && told.evicted == [(ClaimId::from_u128(7), "it hangs".into())]);
 /// # Ok::<(), tidelock::Error>(()) }).unwrap();
 /// ```
 pub struct FollowAll {
@@ -126,6 +152,11 @@ impl FollowAll {
         self.told.0.state().is_live
     }
 
+    /// Returns whether the store tells of every eviction while it tells of changes.
+    pub fn tells_evictions(&self) -> bool {
+        self.told.0.state().tells_evictions
+    }
+
     /// Waits until something may have changed since the last call, and returns what.
     ///
     /// # Cancel safety
@@ -134,14 +165,15 @@ impl FollowAll {
         loop {
             {
                 let mut state = self.told.0.state();
-                if state.missed || !state.names.is_empty() {
+                if state.missed || !state.names.is_empty() || !state.evicted.is_empty() {
                     let names = std::mem::take(&mut state.names).into_iter();
                     let missed = std::mem::take(&mut state.missed);
+                    let evicted = std::mem::take(&mut state.evicted);
                     let names = match &self.rename {
                         Some(rename) => names.filter_map(|name| rename(&name)).collect(),
                         None => names.collect(),
                     };
-                    return ToldAll { names, missed };
+                    return ToldAll { names, evicted, missed };
                 }
             }
             tokio::select! {
@@ -202,6 +234,17 @@ mod tests {
         (0..=MOST).for_each(|n| tell.changed(name(&n.to_string())));
         let told = all.next().await;
         assert!(told.missed && told.names.len() <= MOST);
+    }
+
+    #[tokio::test]
+    async fn evictions_are_told_with_their_reasons_within_bounds() {
+        let (mut all, tell) = follow();
+        tell.evicted(ClaimId::from_u128(7), "it hangs".into());
+        let told = all.next().await;
+        assert_eq!((told.evicted, told.missed), (vec![(ClaimId::from_u128(7), "it hangs".into())], false));
+        (0..=MOST_EVICTED).for_each(|n| tell.evicted(ClaimId::from_u128(n as u128), "".into()));
+        let told = all.next().await;
+        assert!(told.missed && told.evicted.len() <= MOST_EVICTED);
     }
 
     #[tokio::test]

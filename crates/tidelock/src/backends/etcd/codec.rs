@@ -94,7 +94,7 @@ impl Space {
     }
 
     /// The key of a claim: the one of its client with this number.
-    pub(super) fn key(&self, claim: &Claim, number: usize) -> Vec<u8> {
+    pub(super) fn key(&self, claim: &Claim, number: u32) -> Vec<u8> {
         let (line, client) = (self.line(&claim.name), claim.id.client().get());
         match claim.share.capacity() {
             None => format!("{line}/{client:016x}-{number}"),
@@ -103,9 +103,21 @@ impl Space {
         .into_bytes()
     }
 
+    /// Whether this is the key of a claim. Mostly it is of another client, which is seen at its end.
+    pub(super) fn is_key(&self, key: &[u8], claim: &Claim, number: u32) -> bool {
+        let end = key.rsplit(|byte| *byte == b'-').next();
+        end == Some(number.to_string().as_bytes()) && key == self.key(claim, number)
+    }
+
     /// Where the reason is for which a claim was put out of line.
     pub(super) fn reason(&self, id: ClaimId) -> Vec<u8> {
         format!("{}%evicted/{id}", self.prefix).into_bytes()
+    }
+
+    /// The claim for whose eviction a key has the reason.
+    pub(super) fn evicted(&self, key: &[u8]) -> Option<ClaimId> {
+        let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
+        claim_id(text.strip_prefix("%evicted/")?)
     }
 
     /// What says that a claim was left.
@@ -138,6 +150,12 @@ impl Space {
         line.sort_by_key(|claim| claim.created);
         line
     }
+}
+
+/// A claim by its text.
+fn claim_id(text: &str) -> Option<ClaimId> {
+    let id = (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten();
+    id.map(ClaimId::from_u128)
 }
 
 /// The directory of the claims of one capacity.
@@ -296,8 +314,7 @@ fn read(text: &str, shelf: Option<&str>) -> Option<Fields> {
     if head.next()? != VERSION {
         return None;
     }
-    let id = head.next().filter(|id| id.len() == 32).and_then(|id| u128::from_str_radix(id, 16).ok());
-    let id = ClaimId::from_u128(id?);
+    let id = claim_id(head.next()?)?;
     let mut number = || head.next()?.parse::<u64>().ok();
     let (n, of, ttl, own_lease) = (number()?, number()?, number()?, number()? == 1);
     let (rides, since) = (number()?, number()?);
@@ -358,6 +375,15 @@ mod tests {
             assert_eq!((read.ttl, &read.label, read.own_lease), (claim.ttl, &claim.label, true));
             assert_eq!((read.created, read.hold(), read.epoch(), read.lease), (5, 3, 43, 0x1f));
         }
+    }
+
+    #[test]
+    fn the_reason_of_an_eviction_belongs_to_its_claim_and_to_no_lock() {
+        let (space, id) = (Space::new("t/"), ClaimId::new(ClientId::from_u64(7), 9));
+        let key = space.reason(id);
+        assert_eq!((space.evicted(&key), space.name(&key)), (Some(id), None));
+        assert_eq!(space.evicted(&space.key(&claim("a", Share::Exclusive), 0)), None);
+        assert_eq!(space.evicted(b"t/%evicted/7"), None);
     }
 
     #[test]

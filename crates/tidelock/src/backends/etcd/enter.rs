@@ -37,7 +37,7 @@ impl EtcdStore {
                 None => self.leases.for_claim(claim).await?,
             };
             // Not answered until it is: this call may be dropped at any await.
-            let key = self.claims().asking(&self.space, claim, lease);
+            let key = self.claims().asking(claim, lease);
             let entering = self.enter_under(claim, ask, &key, (lease, &base));
             let (mut entered, lives) = join(entering, self.epochs.still_lives(base.connection)).await;
             if matches!(entered, Ok(Entered::Held(_) | Entered::Waiting(_))) {
@@ -278,18 +278,13 @@ impl EtcdStore {
         (line, is_same)
     }
 
-    /// Deletes a claim that has the key of another one of ours: a restored snapshot brought it back after it was left.
-    /// Then the question is asked once more.
+    /// Deletes a claim that has the key of another one of ours: a restored snapshot or a copy of its question brought it
+    /// back after it was left. Then the question is asked once more.
     async fn drive_out(&self, claim: &Claim, key: &[u8], line: &[Contender]) -> Result<(), Missed> {
-        let Some(ghost) = line.iter().find(|other| other.key == key && other.id != claim.id) else {
+        let Some(stray) = line.iter().find(|other| other.key == key && other.id != claim.id) else {
             return Ok(());
         };
-        let delete = TxnRequest {
-            compare: vec![Compare::created_at(ghost.key.clone(), ghost.created)],
-            success: vec![RequestOp::delete(ghost.key.clone())],
-            failure: Vec::new(),
-        };
-        self.link.ask(delete).await?;
+        self.link.ask(TxnRequest::delete_created_at(stray.key.clone(), stray.created)).await?;
         Err(Missed::Base)
     }
 

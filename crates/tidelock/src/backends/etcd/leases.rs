@@ -4,6 +4,8 @@
 //! used for a claim only if it was last confirmed so lately that all of the claim's ttl is left of it; else it is
 //! kept alive once more, together with the question. From ten seconds on a lease is given one second more than
 //! the ttl, so that this happens once in a second at most, however many claims there are.
+//!
+//! What is kept alive is looked at from time to time: see `strays`.
 
 use std::{
     collections::HashMap,
@@ -11,10 +13,13 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
+
 use super::{
     codec::has_own_lease,
     link::{Link, Missed},
     proto::{LeaseGrantRequest, LeaseRevokeRequest},
+    strays::Listing,
 };
 use crate::{
     backend::{Claim, Failure},
@@ -34,6 +39,8 @@ pub(super) struct Leases {
     clock: Clock,
     known: Mutex<Known>,
     granting: tokio::sync::Mutex<()>,
+    /// Told when there is a lease whose keys have to be listed later.
+    stirred: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -51,11 +58,12 @@ struct Lease {
     confirmed: Moment,
     /// One question at a time: the others are answered by it, too.
     asking: Arc<tokio::sync::Mutex<()>>,
+    listing: Listing,
 }
 
 impl Leases {
-    pub(super) fn new(link: Arc<Link>, clock: Clock) -> Self {
-        Self { link, clock, known: Mutex::default(), granting: tokio::sync::Mutex::default() }
+    pub(super) fn new(link: Arc<Link>, clock: Clock, stirred: Arc<Notify>) -> Self {
+        Self { link, clock, known: Mutex::default(), granting: tokio::sync::Mutex::default(), stirred }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -93,6 +101,7 @@ impl Leases {
         }
         let id = self.grant(claim.ttl).await?;
         self.known().shared.insert(claim.ttl, id);
+        self.stirred.notify_one();
         Ok(id)
     }
 
@@ -107,7 +116,8 @@ impl Leases {
                 answer.error
             )));
         }
-        let lease = Lease { ttl: granted, confirmed: asked, asking: Arc::default() };
+        let listing = Listing::new(asked, granted);
+        let lease = Lease { ttl: granted, confirmed: asked, asking: Arc::default(), listing };
         self.known().leases.insert(answer.id, lease);
         Ok(answer.id)
     }
@@ -147,6 +157,37 @@ impl Leases {
             Ok(answer) => Ok(Some(natural(answer.ttl)).filter(|ttl| *ttl > 0).map(Duration::from_secs)),
             Err(Missed::Lease) => Ok(None),
             Err(missed) => Err(missed.into()),
+        }
+    }
+
+    /// When the keys of a shared lease may have to be listed next. Those that belong to one claim are not renewed without
+    /// it, so what else is under them ends in time.
+    pub(super) fn listing_due(&self) -> Option<Moment> {
+        let known = self.known();
+        let shared = known.shared.values().filter_map(|id| known.leases.get(id));
+        shared.map(|lease| lease.listing.due()).min()
+    }
+
+    /// Takes the shared leases whose keys have to be listed now, if copies of questions may arrive until then.
+    pub(super) fn take_unlisted(&self, copies_until: Option<Moment>) -> Vec<i64> {
+        let now = self.clock.now();
+        let mut known = self.known();
+        let Known { shared, leases } = &mut *known;
+        let mut unlisted = Vec::new();
+        for id in shared.values() {
+            if let Some(lease) = leases.get_mut(id)
+                && lease.listing.begins(now, lease.ttl, copies_until)
+            {
+                unlisted.push(*id);
+            }
+        }
+        unlisted
+    }
+
+    /// The keys of a lease were listed, and none of them is a stray.
+    pub(super) fn listed(&self, id: i64, began: Moment, keys: usize) {
+        if let Some(lease) = self.known().leases.get_mut(&id) {
+            lease.listing.ended(began, lease.ttl, keys);
         }
     }
 

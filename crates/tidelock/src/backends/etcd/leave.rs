@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     codec::has_own_lease,
     link::Missed,
-    proto::{Compare, RequestOp, TxnRequest, revision},
+    proto::{RequestOp, TxnRequest, revision},
     store::EtcdStore,
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// For how long a question that was given up may still arrive.
-const LATEST: Duration = Duration::from_secs(300);
+pub(super) const LATEST: Duration = Duration::from_secs(300);
 
 impl EtcdStore {
     /// Takes a claim out of line, so that nothing of it comes later.
@@ -23,9 +23,7 @@ impl EtcdStore {
         let Some(own) = own else { return self.put_out(name, id, why).await };
         let mut leave = TxnRequest::default();
         if own.created != 0 {
-            // Its key may be used for another claim by now.
-            leave.compare.push(Compare::created_at(own.key.clone(), own.created));
-            leave.success.push(RequestOp::delete(own.key));
+            leave = TxnRequest::delete_created_at(own.key, own.created);
         }
         if own.may_repeat {
             // A question may arrive after this: then it has to find that it is too late.
@@ -58,11 +56,7 @@ impl EtcdStore {
     async fn put_out(&self, name: &Name, id: ClaimId, why: &Leave) -> Result<Left, Failure> {
         let (line, _) = self.read_line(name).await?;
         let Some(claim) = line.into_iter().find(|other| other.id == id) else { return Ok(Left::Absent) };
-        let mut put_out = TxnRequest {
-            compare: vec![Compare::created_at(claim.key.clone(), claim.created)],
-            success: vec![RequestOp::delete(claim.key.clone())],
-            failure: Vec::new(),
-        };
+        let mut put_out = TxnRequest::delete_created_at(claim.key, claim.created);
         if let Leave::Evicted(reason) = why
             && claim.lease != 0
         {

@@ -33,9 +33,11 @@
 // | `order` | who holds, from the keys of a line |
 // | `claims` | what a client knows of its own claims, and what it watches for them |
 // | `follow` | names that are followed, on the same stream |
+// | `follow_all` | all names, followed, on a stream of their own |
 // | `wake` | the watch stream, and what follows from what it says |
 // | `store` | the verbs |
 // | `enter`, `renew`, `leave` | the verbs that need more than a question |
+// | `strays` | claims that copies of questions put back into line, and taking them out |
 // | `hearing` | whether everything was heard that happened to many holds, without reading their keys |
 // | `settle` | how a claim in line stands, and riding on a hold of the same owner |
 // | `view` | lines as they are read, for the verbs and for people |
@@ -54,6 +56,7 @@ mod epochs;
 mod errors;
 mod fitness;
 mod follow;
+mod follow_all;
 mod hearing;
 #[cfg(feature = "testing")]
 mod hostile;
@@ -66,6 +69,7 @@ mod renew;
 mod settings;
 mod settle;
 mod store;
+mod strays;
 mod view;
 mod wake;
 

@@ -286,6 +286,9 @@ pub(super) struct LeaseKeepAliveResponse {
 pub(super) struct LeaseTimeToLiveRequest {
     #[prost(int64, tag = "1")]
     pub(super) id: i64,
+    /// Whether its keys are wanted, too.
+    #[prost(bool, tag = "2")]
+    pub(super) keys: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -293,6 +296,8 @@ pub(super) struct LeaseTimeToLiveResponse {
     /// Whole seconds that are left, rounded down; negative if there is no such lease.
     #[prost(int64, tag = "3")]
     pub(super) ttl: i64,
+    #[prost(bytes = "vec", repeated, tag = "5")]
+    pub(super) keys: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -337,6 +342,17 @@ pub(super) struct StatusResponse {
     /// How large the database may become; zero if the server does not tell, as before 3.6.
     #[prost(int64, tag = "12")]
     pub(super) db_size_quota: i64,
+}
+
+impl TxnRequest {
+    /// Deletes a key if it was created at this revision: it may be used for another claim by now.
+    pub(super) fn delete_created_at(key: Vec<u8>, revision: i64) -> Self {
+        Self {
+            compare: vec![Compare::created_at(key.clone(), revision)],
+            success: vec![RequestOp::delete(key)],
+            failure: Vec::new(),
+        }
+    }
 }
 
 impl RequestOp {

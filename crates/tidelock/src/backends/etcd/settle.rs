@@ -86,6 +86,6 @@ impl EtcdStore {
     }
 
     fn note(&self, claim: &Claim, line: &[Contender], order: &Order, at: i64) -> Standing {
-        self.claims().stands(&self.space, claim, (line, order), at, self.clock.now())
+        self.claims().stands(claim, (line, order), at, self.clock.now())
     }
 }

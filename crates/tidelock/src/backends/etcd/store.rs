@@ -8,7 +8,10 @@ use super::{
     claims::Claims, codec::Space, epochs::Epochs, hearing::Hearing, leases::Leases, link::Link, wake::Wake,
 };
 use crate::{
-    backend::{Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope, Standing},
+    backend::{
+        Ask, Claim, ClaimId, Entered, Failure, FollowAll, Follows, Leave, Left, LockView, News, Scope,
+        Standing,
+    },
     backends::shared::{mutex::lock, served::Verbs},
     clock::Clock,
     model::name::Name,
@@ -20,7 +23,7 @@ pub(super) const TRIES: usize = 8;
 /// The locks of an installation, as one client sees them.
 #[derive(Debug)]
 pub(crate) struct EtcdStore {
-    pub(super) space: Space,
+    pub(super) space: Arc<Space>,
     pub(super) link: Arc<Link>,
     pub(super) leases: Leases,
     pub(super) epochs: Epochs,
@@ -29,7 +32,7 @@ pub(crate) struct EtcdStore {
     pub(super) hearing: Hearing,
     pub(super) follows: Follows,
     /// Told when there is something to do for `wait` that no watch told it of.
-    pub(super) stirred: Notify,
+    pub(super) stirred: Arc<Notify>,
 }
 
 impl Verbs for EtcdStore {
@@ -66,21 +69,26 @@ impl Verbs for EtcdStore {
     fn follows(&self) -> Option<&Follows> {
         Some(&self.follows)
     }
+
+    fn follow_all(self: Arc<Self>) -> Option<FollowAll> {
+        Some(FollowAll::new(|told| self.hear_all(told)))
+    }
 }
 
 impl EtcdStore {
     pub(super) fn new(link: Arc<Link>, prefix: &str) -> Self {
-        let (clock, space) = (Clock::machine(), Space::new(prefix));
+        let (clock, space) = (Clock::machine(), Arc::new(Space::new(prefix)));
+        let stirred = Arc::new(Notify::new());
         Self {
             epochs: Epochs::new(space.epoch(), Arc::clone(&link), clock.clone()),
+            claims: Mutex::new(Claims::new(Arc::clone(&space))),
             space,
-            leases: Leases::new(Arc::clone(&link), clock.clone()),
+            leases: Leases::new(Arc::clone(&link), clock.clone(), Arc::clone(&stirred)),
             link,
             clock,
-            claims: Mutex::default(),
             hearing: Hearing::default(),
             follows: Follows::new(),
-            stirred: Notify::new(),
+            stirred,
         }
     }
 

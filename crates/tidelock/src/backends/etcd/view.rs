@@ -77,7 +77,7 @@ impl EtcdStore {
         leases.dedup();
         leases.retain(|lease| *lease != 0);
         let left = join_all(leases.iter().map(async |lease| {
-            let answer = self.link.ask(LeaseTimeToLiveRequest { id: *lease }).await.ok()?;
+            let answer = self.link.ask(LeaseTimeToLiveRequest { id: *lease, keys: false }).await.ok()?;
             u64::try_from(answer.answer.ttl).ok().map(Duration::from_secs)
         }));
         let left: HashMap<_, _> = leases.iter().copied().zip(left.await).collect();

@@ -1,8 +1,7 @@
 //! The watch stream, and what follows from what it says.
 
-use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::{mpsc::unbounded_channel, watch};
 use tonic::Streaming;
 
@@ -16,6 +15,7 @@ use super::{
 };
 use crate::{
     backend::{ClaimId, Failure, Leave, News, Standing, What},
+    backends::shared::attend::Jobs,
     clock::{Alarm, Clock},
     model::name::Name,
 };
@@ -24,13 +24,11 @@ use crate::{
 const SOON: Duration = Duration::from_millis(5);
 const AGAIN: Duration = Duration::from_millis(500);
 
-type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// What is kept between two calls of `wait`.
 pub(crate) struct Wake {
     stream: Option<(Streaming<WatchResponse>, u64)>,
     /// Readings under way.
-    jobs: FuturesUnordered<Job>,
+    jobs: Jobs<()>,
     following: Following,
     in_use: watch::Receiver<u64>,
     alarm: Alarm,
@@ -49,7 +47,7 @@ enum Woken {
 
 impl Wake {
     pub(super) fn new(in_use: watch::Receiver<u64>, clock: &Clock) -> Self {
-        let (jobs, following) = (FuturesUnordered::new(), Following::default());
+        let (jobs, following) = (Jobs::default(), Following::default());
         Self { stream: None, jobs, following, in_use, alarm: Alarm::new(clock) }
     }
 
@@ -64,7 +62,7 @@ impl Wake {
             }
             self.begin_jobs(store);
             match self.woken(store).await {
-                Woken::Stirred => store.claims().pass_time(&store.space, store.clock.now()),
+                Woken::Stirred => store.claims().pass_time(store.clock.now()),
                 Woken::Altered => self.following.catch_up(store),
                 Woken::Said(Ok(Some(response))) => {
                     self.following.heard(store, &response);
@@ -90,16 +88,7 @@ impl Wake {
         let first = store.claims().spare_watch();
         let _ = tell.send(watch_request(first, &(store.space.nothing(), Vec::new()), store.epochs.before()));
         self.in_use.mark_unchanged();
-        let opening = store.link.watch(requests);
-        tokio::pin!(opening);
-        // Readings go on meanwhile: one of them may be making the connection that this waits for.
-        let opened = loop {
-            tokio::select! {
-                opened = &mut opening => break opened?,
-                Some(()) = self.jobs.next() => {}
-            }
-        };
-        self.stream = Some(opened);
+        self.stream = Some(store.link.watch(requests).await?);
         store.claims().opened(tell);
         self.following.catch_up(store);
         Ok(())
@@ -116,7 +105,7 @@ impl Wake {
 
     async fn woken(&mut self, store: &EtcdStore) -> Woken {
         let Some((stream, number)) = &mut self.stream else { return Woken::Stirred };
-        let due = store.claims().due();
+        let due = store.claims().due().into_iter().chain(store.leases.listing_due()).min();
         let time = async {
             match due {
                 Some(due) => self.alarm.sleep_towards(due).await,
@@ -140,23 +129,31 @@ impl Wake {
         }
     }
 
-    fn begin_jobs(&self, store: &Arc<EtcdStore>) {
-        let (stale, vanished, unleft) = {
+    fn begin_jobs(&mut self, store: &Arc<EtcdStore>) {
+        let (stale, vanished, unleft, copies_until) = {
             let mut claims = store.claims();
-            (claims.take_stale(), claims.take_vanished(), claims.take_unleft(store.clock.now()))
+            let unleft = claims.take_unleft(store.clock.now());
+            (claims.take_stale(), claims.take_vanished(), unleft, claims.copies_until())
         };
+        for lease in store.leases.take_unlisted(copies_until) {
+            let store = Arc::clone(store);
+            self.jobs.begin(async move {
+                // If that fails it is tried again when the lease is due next.
+                let _ = store.take_out_strays(lease).await;
+            });
+        }
         for (name, id) in unleft {
             let store = Arc::clone(store);
-            self.jobs.push(Box::pin(async move {
+            self.jobs.begin(async move {
                 // If that fails it is tried again later.
                 let _ = store.leave_line(&name, id, &Leave::Done).await;
-            }));
+            });
         }
         for name in stale {
-            self.jobs.push(Box::pin(read_again(Arc::clone(store), name)));
+            self.jobs.begin(read_again(Arc::clone(store), name));
         }
         for (name, id) in vanished {
-            self.jobs.push(Box::pin(tell_why(Arc::clone(store), name, id)));
+            self.jobs.begin(tell_why(Arc::clone(store), name, id));
         }
     }
 }

@@ -7,8 +7,8 @@ use tokio::sync::Mutex;
 use super::{FileConfig, session::Session, store::FileStore, wake::Wake};
 use crate::{
     backend::{
-        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, Leave, Left,
-        LockView, News, Scope, Standing, TokenGrade,
+        Abilities, Ask, Backend, Call, Claim, ClaimId, ClientId, Entered, Failure, Follow, FollowAll, Leave,
+        Left, LockView, News, Scope, Standing, TokenGrade,
     },
     model::name::Name,
 };
@@ -100,7 +100,13 @@ impl Backend for FileBackend {
         let (store, scope) = (Arc::clone(&self.store), scope.clone());
         Call::later(async move { store.look(&scope).await })
     }
+
     fn follow(&self, name: &Name) -> Option<Follow> {
         self.abilities.follow.ok().and_then(|()| self.store.follows.follow(name))
+    }
+
+    fn follow_all(&self) -> Option<FollowAll> {
+        let store = Arc::clone(&self.store);
+        self.abilities.follow.ok().map(|()| FollowAll::new(|told| store.hear_all(told)))
     }
 }

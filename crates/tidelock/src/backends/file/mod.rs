@@ -38,14 +38,16 @@
 // | `follow` | what follows from a change: bells, letting the dead go |
 // | `wake` | news: doorbells of this client, and deaths |
 // | `notices` | names that are followed: changes of the files that their lines are in |
+// | `follow_all` | all names, followed: which lines of a file that changed are different |
+// | `inotify` | the kernel's notices of changes of files |
 // | `fault` | for tests: a process that dies inside a change |
 // | `errors` | what errors of the system mean |
 // | `backend` | connecting, and what the store can do |
 // | `hostile` | readers of bytes from outside, for fuzzing |
 // | `stock/` | plans and segments of stock |
 //
-// `bucket`, `shard`, `plain`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices` and `fault` are
-// files that other stores do not have, because there is no server here: this code does its work.
+// `bucket`, `shard`, `plain`, `session`, `follow`, `boot`, `filesystem`, `home`, `earlier`, `notices`, `inotify` and
+// `fault` are files that other stores do not have, because there is no server here: this code does its work.
 
 mod backend;
 mod boot;
@@ -58,9 +60,11 @@ mod errors;
 mod fault;
 mod filesystem;
 mod follow;
+mod follow_all;
 mod home;
 #[cfg(feature = "testing")]
 mod hostile;
+mod inotify;
 mod notices;
 mod order;
 mod plain;

@@ -7,8 +7,7 @@ use std::{collections::HashMap, io, path::PathBuf, pin::Pin, time::Duration};
 
 use tokio::time::Sleep;
 
-use self::sys::Inotify;
-use super::store::FileStore;
+use super::{inotify::Inotify, store::FileStore};
 use crate::{backend::Follows, model::name::Name};
 
 /// How long nobody is told after something was: a file that changes all the time is not read as often.
@@ -103,86 +102,5 @@ fn watch(inotify: &Inotify, store: &FileStore, name: &Name) -> io::Result<i32> {
             inotify.watch(shard.path())
         }
         watched => watched,
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod sys {
-    use std::{io, mem::MaybeUninit, os::fd::OwnedFd, path::Path};
-
-    use rustix::{
-        fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init, remove_watch},
-        io::Errno,
-    };
-    use tokio::io::unix::AsyncFd;
-
-    /// What the kernel calls an inotify instance.
-    #[derive(Debug)]
-    pub(super) struct Inotify(AsyncFd<OwnedFd>);
-
-    impl Inotify {
-        #[allow(
-            deprecated,
-            reason = "its successor is unsafe for types that may change their descriptor; an owned one stays"
-        )]
-        pub(super) fn new() -> io::Result<Self> {
-            AsyncFd::new(init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?).map(Self)
-        }
-
-        pub(super) fn watch(&self, path: &Path) -> io::Result<i32> {
-            Ok(add_watch(self.0.get_ref(), path, WatchFlags::MODIFY)?)
-        }
-
-        pub(super) fn forget(&self, number: i32) {
-            // It fails only if the file is gone, and the watch with it.
-            let _ = remove_watch(self.0.get_ref(), number);
-        }
-
-        /// Which watches told of a change.
-        pub(super) async fn changed(&self) -> io::Result<Vec<i32>> {
-            let mut ready = self.0.readable().await?;
-            let mut bytes = [const { MaybeUninit::uninit() }; 4_096];
-            let mut reader = Reader::new(self.0.get_ref(), &mut bytes);
-            let mut numbers = Vec::new();
-            loop {
-                match reader.next() {
-                    Ok(event) if numbers.last() == Some(&event.wd()) => {}
-                    Ok(event) => numbers.push(event.wd()),
-                    Err(Errno::AGAIN) => {
-                        ready.clear_ready();
-                        return Ok(numbers);
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod sys {
-    use std::{io, path::Path};
-
-    /// There is none here: followers ask.
-    #[derive(Debug)]
-    pub(super) struct Inotify(std::convert::Infallible);
-
-    impl Inotify {
-        pub(super) fn new() -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(super) fn watch(&self, _path: &Path) -> io::Result<i32> {
-            match self.0 {}
-        }
-
-        pub(super) fn forget(&self, _number: i32) {
-            match self.0 {}
-        }
-
-        pub(super) async fn changed(&self) -> io::Result<Vec<i32>> {
-            match self.0 {}
-        }
     }
 }

@@ -17,6 +17,7 @@
 
 use std::{
     borrow::Cow,
+    ffi::OsStr,
     fs::{File, OpenOptions, TryLockError},
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
@@ -73,6 +74,11 @@ impl Shard {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its name in the directory.
+    pub(super) fn file_name(&self) -> &str {
+        self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
     /// Begins a change if nobody else is at it.
@@ -221,23 +227,35 @@ impl Shard {
 
     /// The buckets that were ever used.
     pub(super) fn used(&self) -> Result<Vec<u64>, Failure> {
-        let Some(file) = self.open(false)? else { return Ok(Vec::new()) };
+        let mut used = Vec::new();
+        self.each_used(|bucket, _| used.push(bucket))?;
+        Ok(used)
+    }
+
+    /// A hash of the bytes of each bucket that was ever used: another one after each change.
+    pub(super) fn prints(&self) -> Result<Vec<(u64, u64)>, Failure> {
+        let mut prints = Vec::new();
+        self.each_used(|bucket, slots| prints.push((bucket, hash(0, slots))))?;
+        Ok(prints)
+    }
+
+    fn each_used(&self, mut each: impl FnMut(u64, &[u8])) -> Result<(), Failure> {
+        let Some(file) = self.open(false)? else { return Ok(()) };
         let size = 2 * SLOT as u64;
         let len = file.metadata().map_err(|error| self.failed("examine", &error))?.len();
         let (end, mut at) = (len.min(EXTENTS), HEADER);
-        let mut used = Vec::new();
         while let Some((from, to)) = data_from(file, at).filter(|(from, _)| *from < end) {
             let (from, to) = (from.max(HEADER), to.min(end));
             let mut bytes = vec![0; (to - from) as usize];
             let read = file.read_at(&mut bytes, from).map_err(|error| self.failed("read", &error))?;
             for (index, slots) in bytes[..read].chunks(size as usize).enumerate() {
                 if slots.iter().any(|byte| *byte != 0) {
-                    used.push((from - HEADER) / size + index as u64);
+                    each((from - HEADER) / size + index as u64, slots);
                 }
             }
             at = to;
         }
-        Ok(used)
+        Ok(())
     }
 }
 

@@ -47,12 +47,12 @@ pub(super) type Rings = Vec<(ClaimId, Ring)>;
 /// The files of a directory, as one client sees them.
 #[derive(Debug)]
 pub(super) struct FileStore {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     pub(super) client: ClientId,
     /// This start of the machine.
     boot: u64,
-    clock: Clock,
-    shards: Box<[Shard]>,
+    pub(super) clock: Clock,
+    pub(super) shards: Box<[Shard]>,
     pub(super) session: Session,
     /// Others cannot find this client any more: it must not take anything.
     cut_off: AtomicBool,

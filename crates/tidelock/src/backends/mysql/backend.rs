@@ -19,6 +19,7 @@ use crate::{
     backends::shared::{
         following::Following,
         kept::Kept,
+        renewals::Renewals,
         served::{Client, Served},
         unanswered::Unanswered,
     },
@@ -41,6 +42,7 @@ impl MysqlBackend {
     pub(super) async fn open(config: MysqlSettings, client: ClientId) -> Result<Self, Failure> {
         let link = Arc::new(Link::new(config));
         let together = together(&link, client);
+        let renewals = Renewals::default();
         // A mistake in the URL is said now, not when the first lock is wanted.
         link.call("CALL tidelock_version()", Vec::new()).await?;
         let kept = kept(&link).await;
@@ -48,7 +50,8 @@ impl MysqlBackend {
         let (heard, following) = Following::new(follows.clone());
         let unanswered = Unanswered::default();
         let followed = AtomicU64::new(0);
-        let store = Arc::new(MysqlStore { link, kept, client, unanswered, together, follows, followed });
+        let store =
+            Arc::new(MysqlStore { link, kept, client, unanswered, together, renewals, follows, followed });
         let abilities = Abilities::new("mysql")
             .token(TokenGrade::TimeAssisted)
             .follow(Ok(()))

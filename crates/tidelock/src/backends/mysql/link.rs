@@ -38,7 +38,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ENSURE: Duration = Duration::from_secs(45);
 
 /// How often a call is made that is known to have changed nothing, or that means the same once.
-const TRIES: u32 = 8;
+const TRIES: u32 = 7;
 
 /// Nothing of the server's or the user's settings changes what calls mean. A line is never locked for long. A commit that
 /// began the next transaction (`completion_type`) would leave later grants without theirs. MySQL reads the last as a comment.
@@ -198,6 +198,25 @@ impl Link {
         &self,
         text: &'static str,
         values: Vec<Value>,
+        asking: Option<&mut Asking<'_>>,
+    ) -> Result<Answer, Failure> {
+        self.call_up_to(TRIES, text, values, asking).await
+    }
+
+    /// Makes a call once: a line that somebody keeps locked for long is an error soon.
+    pub(super) async fn call_once(
+        &self,
+        text: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, Failure> {
+        Ok(self.call_up_to(1, text, values, None).await?.rows)
+    }
+
+    async fn call_up_to(
+        &self,
+        tries: u32,
+        text: &'static str,
+        values: Vec<Value>,
         mut asking: Option<&mut Asking<'_>>,
     ) -> Result<Answer, Failure> {
         let turn = self.turns.acquire().await;
@@ -208,7 +227,7 @@ impl Link {
             FailureKind::Unreachable if heard => in_doubt(failure),
             _ => failure,
         };
-        for _ in 1..TRIES {
+        for _ in 0..tries {
             let spare = self.borrow().await;
             let is_new = spare.is_none();
             let mut conn = match spare {

@@ -10,7 +10,7 @@ use mysql_async::Value;
 use super::{
     codec::{add_to, column, entered, in_numbers, standing, unreadable},
     link::Link,
-    together::Together,
+    together::{Together, renew},
     wake::Wake,
 };
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
         answers::grant,
         kept::Kept,
         longest_ttl,
+        renewals::Renewals,
         served::Verbs,
         steps::Step,
         together::Joined,
@@ -46,6 +47,7 @@ pub(crate) struct MysqlStore {
     pub(super) unanswered: Unanswered,
     /// Enters and leaves that go together.
     pub(super) together: Together,
+    pub(super) renewals: Renewals,
     /// What the database kept of names when this client connected.
     pub(super) kept: Option<Kept>,
     /// The names that are followed, and how many times any of them was asked for.
@@ -116,25 +118,11 @@ impl Verbs for MysqlStore {
     }
 
     async fn renew(self: Arc<Self>, claims: Vec<Arc<Claim>>) -> Result<Vec<Standing>, Failure> {
-        // Everybody locks lines in the same order.
-        let mut order: Vec<usize> = (0..claims.len()).collect();
-        order.sort_by_key(|index| &claims[*index].name);
-        let mut standings = vec![Standing::Gone; claims.len()];
-        for some in order.chunks(RENEW_BATCH) {
-            let mut text = String::new();
-            for index in some {
-                let (id, name) = (claims[*index].id, claims[*index].name.as_str());
-                text.push_str(&format!("{id}{:03}{name}", name.len()));
-            }
-            let rows = self.link.call("CALL tidelock_renew(?)", vec![text.into()]).await?;
-            let answers: String = column(rows.first().ok_or_else(unreadable)?, 0)?;
-            let answers: Vec<_> = answers.split_terminator(';').collect();
-            if answers.len() != some.len() {
-                return Err(unreadable());
-            }
-            for (index, answer) in some.iter().zip(answers) {
-                standings[*index] = standing(answer).ok_or_else(unreadable)?;
-            }
+        let mut standings = Vec::with_capacity(claims.len());
+        for some in claims.chunks(RENEW_BATCH) {
+            let verb = async |open: Vec<usize>| self.renew_by_rules(some, open).await;
+            let renewed = self.renewals.renew(some, || renew(&self.link, self.client, some), verb).await?;
+            standings.extend(renewed);
         }
         Ok(standings)
     }
@@ -192,6 +180,39 @@ impl Verbs for MysqlStore {
 }
 
 impl MysqlStore {
+    /// How those of some claims stand that are at these places, in this order.
+    async fn renew_by_rules(
+        &self,
+        claims: &[Arc<Claim>],
+        open: Vec<usize>,
+    ) -> Result<Vec<Standing>, Failure> {
+        // Everybody locks lines in the same order.
+        let mut order: Vec<usize> = (0..open.len()).collect();
+        order.sort_by_key(|index| &claims[open[*index]].name);
+        let mut text = String::new();
+        for index in &order {
+            let (id, name) = (claims[open[*index]].id, claims[open[*index]].name.as_str());
+            text.push_str(&format!("{id}{:03}{name}", name.len()));
+        }
+        let (call, values) = ("CALL tidelock_renew(?)", vec![text.into()]);
+        let rows = if open.len() < claims.len() {
+            // Others of the same renewal have their answers, and wait for this.
+            self.link.call_once(call, values).await?
+        } else {
+            self.link.call(call, values).await?
+        };
+        let answers: String = column(rows.first().ok_or_else(unreadable)?, 0)?;
+        let answers: Vec<_> = answers.split_terminator(';').collect();
+        if answers.len() != order.len() {
+            return Err(unreadable());
+        }
+        let mut standings = vec![Standing::Gone; order.len()];
+        for (index, answer) in order.into_iter().zip(answers) {
+            standings[index] = standing(answer).ok_or_else(unreadable)?;
+        }
+        Ok(standings)
+    }
+
     /// Sees to it that no question for a claim takes anything any more, if one may still arrive.
     async fn shut_out(&self, name: &Name, id: ClaimId) -> Result<(), Failure> {
         let call = || {

@@ -1,13 +1,14 @@
-//! Enters and leaves that go together in one call and one commit. What it leaves open is called one by one.
+//! Enters and leaves that go together in one call and one commit, and renewals that do. What such a call leaves open is asked
+//! with the verbs.
 
 use std::{fmt::Write as _, sync::Arc};
 
 use super::{
-    codec::{column, in_numbers, unreadable},
+    codec::{column, in_numbers, standing, unreadable},
     link::Link,
 };
 use crate::{
-    backend::{Call, ClientId, Failure},
+    backend::{Call, Claim, ClientId, Failure, Standing},
     backends::shared::{
         steps::{Step, Steps, one_for_each_name},
         units::micros,
@@ -74,6 +75,39 @@ fn text(steps: &[Step], client: ClientId) -> String {
     text
 }
 
+/// How those of some claims stand that are renewed without a rule. Those of other clients are not.
+pub(super) async fn renew(
+    link: &Link,
+    client: ClientId,
+    claims: &[Arc<Claim>],
+) -> Result<Vec<Option<Standing>>, Failure> {
+    let values = vec![client.get().into(), renewals(claims, client).into()];
+    let rows = link.call("CALL tidelock_renew_together(?, ?)", values).await?;
+    renewed(&column::<String>(rows.first().ok_or_else(unreadable)?, 0)?, claims.len())
+}
+
+/// The claims as `tidelock_renew_together` reads them.
+fn renewals(claims: &[Arc<Claim>], client: ClientId) -> String {
+    let mut text = String::from("[");
+    for (number, claim) in claims.iter().enumerate().filter(|(_, claim)| claim.id.client() == client) {
+        let comma = if text.len() > 1 { "," } else { "" };
+        let _ = write!(text, "{comma}[{number},\"{}\",{}]", hex(claim.name.as_str()), claim.id.serial());
+    }
+    text.push(']');
+    text
+}
+
+/// What it answers: the number of each claim that was renewed, and how it stands.
+fn renewed(text: &str, count: usize) -> Result<Vec<Option<Standing>>, Failure> {
+    let mut standings = vec![None; count];
+    for one in text.split_terminator(';') {
+        let (number, stands) = one.split_once(' ').ok_or_else(unreadable)?;
+        let place = number.parse().ok().and_then(|number: usize| standings.get_mut(number));
+        *place.ok_or_else(unreadable)? = Some(standing(stands).ok_or_else(unreadable)?);
+    }
+    Ok(standings)
+}
+
 fn hex(text: &str) -> String {
     let mut digits = String::with_capacity(2 * text.len());
     for byte in text.bytes() {
@@ -88,7 +122,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        backend::{Claim, ClaimId, Share},
+        backend::{ClaimId, Share},
+        backends::shared::answers::{grant, place},
         model::name::Name,
     };
 
@@ -106,5 +141,24 @@ mod tests {
             Step::Leave(name("a"), ClaimId::new(client, 6)),
         ];
         assert_eq!(text(&steps, client), r#"[[2,"61",6],[0,"62",5,2,3,"","c3a922",1000000]]"#);
+    }
+
+    #[test]
+    fn renewals_are_told_by_their_places_and_only_those_of_this_client() {
+        let client = ClientId::from_u64(7);
+        let claim = |client, serial, name| {
+            let id = ClaimId::new(ClientId::from_u64(client), serial);
+            let ttl = Duration::from_secs(1);
+            Arc::new(Claim::new(id, Name::new(name).unwrap(), Share::Exclusive, ttl))
+        };
+        let claims = [claim(7, 5, "a"), claim(8, 1, "b"), claim(7, u64::MAX, "é")];
+        assert_eq!(renewals(&claims, client), r#"[[0,"61",5],[2,"c3a9",18446744073709551615]]"#);
+        let (held, waits) = (grant(17, 30_000_000, 2), place(1, -1));
+        let expected = [Some(Standing::Waiting(waits)), None, Some(Standing::Held(held))];
+        assert_eq!(renewed("2 H 17 30000000 2;0 W 1 -1", 3).unwrap(), expected);
+        assert_eq!(renewed("", 1).unwrap(), [None]);
+        for nonsense in ["x", "0", "1 H 1 1 1", "0 H 1", "-1 G"] {
+            assert!(renewed(nonsense, 1).is_err(), "{nonsense}");
+        }
     }
 }

@@ -149,7 +149,8 @@ impl Listener {
                 }
             }
         };
-        let woken = self.clock.now().since(began) < REHEARSAL;
+        // A call that was ended by the bell was woken, however long a busy server took for it.
+        let woken = rows.is_none() || self.clock.now().since(began) < REHEARSAL;
         store.link.note_deaf(!woken);
         if let Some(rows) = rows {
             self.note(&mut conn, store.client, &rows).await?;

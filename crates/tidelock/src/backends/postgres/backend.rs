@@ -16,6 +16,7 @@ use crate::{
     backends::shared::{
         following::Following,
         news,
+        renewals::Renewals,
         served::{Client, Served},
         unanswered::Unanswered,
     },
@@ -59,9 +60,10 @@ impl PostgresBackend {
         let claims = Claims::new(is_pooled, advisory);
         // An advisory lock belongs to a session, and so does what a claim that has one is answered.
         let together = (!advisory).then(|| together(&link));
+        let renewals = Renewals::default();
         let (follows, following) = if is_pooled { (None, None) } else { (Some(follows), Some(following)) };
         let unanswered = Unanswered::default();
-        let store = Arc::new(PostgresStore { link, unanswered, claims, together, follows });
+        let store = Arc::new(PostgresStore { link, unanswered, claims, together, renewals, follows });
         Ok(Self(Client::new(store, Wake::new(told, following), client, abilities)))
     }
 }

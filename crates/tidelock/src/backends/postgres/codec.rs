@@ -107,13 +107,33 @@ pub(super) fn standings(answer: &[i64], claims: usize) -> Result<Vec<Standing>, 
     if each.len() != claims {
         return Err(unreadable("renew"));
     }
-    let standing = |one: &[i64; 4]| match *one {
+    each.iter().map(|one| standing(*one)).collect()
+}
+
+/// The answer to `renew_together`: the numbers of claims from 1 on, then as many of each number that says how they stand.
+/// Nothing for the others.
+pub(super) fn renewed(answer: &[i64], claims: usize) -> Result<Vec<Option<Standing>>, Failure> {
+    let count = answer.len() / 5;
+    if answer.len() != 5 * count {
+        return Err(unreadable("renew_together"));
+    }
+    let mut standings = vec![None; claims];
+    for each in 0..count {
+        let column = |number: usize| answer[number * count + each];
+        let index = usize::try_from(column(0)).unwrap_or_default().checked_sub(1);
+        let place = index.and_then(|index| standings.get_mut(index)).ok_or_else(strange)?;
+        *place = Some(standing([column(1), column(2), column(3), column(4)])?);
+    }
+    Ok(standings)
+}
+
+fn standing(numbers: [i64; 4]) -> Result<Standing, Failure> {
+    match numbers {
         [1, at, ttl, waiting] => Ok(Standing::Held(grant(at, ttl, waiting))),
         [2, ahead, lapse_in, _] => Ok(Standing::Waiting(place(ahead, lapse_in))),
         [0, ..] => Ok(Standing::Gone),
         _ => Err(unreadable("renew")),
-    };
-    each.iter().map(standing).collect()
+    }
 }
 
 /// What a client is told: a letter, an id, a name, and after a new line what there is to say.
@@ -208,5 +228,17 @@ mod tests {
         assert!(entered(&[]).is_err() && entered(&[1, 2]).is_err() && entered(&[9]).is_err());
         assert!(standings(&[1, 2, 3], 1).is_err() && standings(&[0, 0, 0, 0], 2).is_err());
         assert_eq!(standings(&[0, 0, 0, 0], 1).unwrap(), [Standing::Gone]);
+        for nonsense in [&[1, 1, 1, 1][..], &[0, 1, 9, 9, 9], &[3, 1, 9, 9, 9], &[1, 7, 9, 9, 9]] {
+            assert!(renewed(nonsense, 2).is_err(), "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn claims_that_were_renewed_together_are_told_by_their_numbers() {
+        assert_eq!(renewed(&[], 2).unwrap(), [None, None]);
+        let (held, waits) = (grant(17, 30_000_000, 2), place(1, -1));
+        let answer = [3, 1, 1, 2, 17, 1, 30_000_000, -1, 2, 0];
+        let expected = [Some(Standing::Waiting(waits)), None, Some(Standing::Held(held))];
+        assert_eq!(renewed(&answer, 3).unwrap(), expected);
     }
 }

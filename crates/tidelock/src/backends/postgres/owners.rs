@@ -62,14 +62,16 @@ mod tests {
     #[test]
     fn what_is_there_is_read_without_calling_it() {
         let found = |version, revision| Found::new("app", version, revision);
+        let revision = |more: i32| format!("SELECT {}", REVISION + more);
+        let (before, now, later) = (revision(-1), revision(0), revision(1));
         assert!(!found(None, None).is_installed(None).unwrap());
         assert!(!found(Some("SELECT 1"), None).is_installed(None).unwrap(), "revision 1 is old");
-        assert!(!found(Some("SELECT 1"), Some("SELECT 3")).is_installed(None).unwrap(), "and so is 3");
-        assert!(found(Some("SELECT 1"), Some("SELECT 4")).is_installed(None).unwrap());
-        assert!(found(Some("SELECT 1"), Some("SELECT 5")).is_installed(None).unwrap());
+        assert!(!found(Some("SELECT 1"), Some(&before)).is_installed(None).unwrap(), "and so is this one");
+        assert!(found(Some("SELECT 1"), Some(&now)).is_installed(None).unwrap());
+        assert!(found(Some("SELECT 1"), Some(&later)).is_installed(None).unwrap());
         let newer = found(Some("SELECT 2"), Some("SELECT 3")).is_installed(None).unwrap_err();
         assert!(newer.reason.contains("update the client"), "{newer}");
-        let mut owned = found(Some("SELECT 1"), Some("SELECT 4"));
+        let mut owned = found(Some("SELECT 1"), Some(&now));
         owned.strangers.push(("mallory".into(), "the function tidelock.enter".into()));
         assert!(owned.is_installed(Some("mallory")).unwrap());
         for named in [None, Some("app")] {

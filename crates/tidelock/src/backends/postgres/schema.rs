@@ -4,7 +4,7 @@
 pub(super) const VERSION: i32 = 1;
 
 /// What this client installs, and needs: what `tidelock.revision()` answers.
-pub(super) const REVISION: i32 = 4;
+pub(super) const REVISION: i32 = 5;
 
 /// The advisory lock of the client that installs.
 pub(super) const INSTALLING: i64 = 7_594_868_131_420_104_811;

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     backend::{Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Scope, Standing},
     backends::shared::{
-        answers::grant, served::Verbs, steps::Step, together::Joined, unanswered::Unanswered,
-        units::addable_micros,
+        answers::grant, renewals::Renewals, served::Verbs, steps::Step, together::Joined,
+        unanswered::Unanswered, units::addable_micros,
     },
     model::name::Name,
 };
@@ -35,22 +35,23 @@ const PEEK: usize = 4;
 const SHUT_OUT: usize = 5;
 pub(super) const TOGETHER: usize = 6;
 pub(super) const FOLLOW: usize = 7;
+const RENEW_TOGETHER: usize = 8;
 
 /// Locks in rows.
-pub(super) static ROWS: [Verb; 8] = verbs(
+pub(super) static ROWS: [Verb; 9] = verbs(
     "SELECT tidelock.enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.renew($1, $2)",
     "SELECT tidelock.exit($1, $2, $3)",
 );
 
 /// Locks in rows, and in the session.
-pub(super) static ADVISORY: [Verb; 8] = verbs(
+pub(super) static ADVISORY: [Verb; 9] = verbs(
     "SELECT tidelock.advisory_enter($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
     "SELECT tidelock.advisory_renew($1, $2)",
     "SELECT tidelock.advisory_exit($1, $2, $3)",
 );
 
-const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 8] {
+const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) -> [Verb; 9] {
     const CLAIM: &[Type] = &[
         Type::TEXT,
         Type::UUID,
@@ -84,6 +85,7 @@ const fn verbs(enter: &'static str, renew: &'static str, leave: &'static str) ->
         Verb { text: "SELECT tidelock.shut_out($1, $2)", types: &[Type::TEXT, Type::UUID] },
         Verb { text: "SELECT tidelock.together($1, $2, $3, $4, $5, $6, $7, $8, $9)", types: STEPS },
         Verb { text: "SELECT tidelock.follow($1, $2)", types: &[Type::TEXT, Type::TEXT] },
+        Verb { text: "SELECT tidelock.renew_together($1, $2)", types: BATCH },
     ]
 }
 
@@ -96,6 +98,7 @@ pub(crate) struct PostgresStore {
     pub(super) claims: Claims,
     /// Enters and leaves that go together; nothing where each has to do with its session.
     pub(super) together: Option<Together>,
+    pub(super) renewals: Renewals,
     /// The names that are followed; nothing where the server cannot tell.
     pub(super) follows: Option<Follows>,
 }
@@ -151,13 +154,19 @@ impl Verbs for PostgresStore {
     }
 
     async fn renew(self: Arc<Self>, claims: Vec<Arc<Claim>>) -> Result<Vec<Standing>, Failure> {
-        let Some(advisory) = &self.claims.advisory else { return Ok(self.renew_all(&claims).await?.0) };
+        let Some(advisory) = &self.claims.advisory else {
+            let verb = async |open: Vec<usize>| {
+                let claims: Vec<_> = open.into_iter().map(|index| Arc::clone(&claims[index])).collect();
+                Ok(self.renew_by_rules(&claims).await?.0)
+            };
+            return self.renewals.renew(&claims, || self.renew_together(&claims), verb).await;
+        };
         // What another session had was everybody's when it ended.
         let session = self.link.connection().await?.number();
         let (kept, lost): (Vec<usize>, Vec<usize>) =
             (0..claims.len()).partition(|index| !advisory.is_lost(claims[*index].id, session));
         let asked: Vec<Arc<Claim>> = kept.iter().map(|index| Arc::clone(&claims[*index])).collect();
-        let (answers, from) = self.renew_all(&asked).await?;
+        let (answers, from) = self.renew_by_rules(&asked).await?;
         if !asked.is_empty() && from != session {
             return Err(Failure::unknown("the session was lost and made anew between two questions"));
         }
@@ -189,23 +198,45 @@ impl Verbs for PostgresStore {
 }
 
 impl PostgresStore {
+    /// How those of some claims stand that are renewed without a rule.
+    async fn renew_together(&self, claims: &[Arc<Claim>]) -> Result<Vec<Option<Standing>>, Failure> {
+        let (names, ids) = self.batch(claims);
+        let answer = self.link.ask(RENEW_TOGETHER, &[&names, &ids]).await?;
+        let answered = value::<Option<Vec<i64>>>(&answer.rows)?.unwrap_or_default();
+        let standings = codec::renewed(&answered, claims.len())?;
+        for (claim, standing) in claims.iter().zip(&standings) {
+            if let Some(standing) = standing {
+                self.note(claim, standing, answer.session);
+            }
+        }
+        Ok(standings)
+    }
+
     /// How claims stand, and which session said so.
-    async fn renew_all(&self, claims: &[Arc<Claim>]) -> Result<(Vec<Standing>, u64), Failure> {
+    async fn renew_by_rules(&self, claims: &[Arc<Claim>]) -> Result<(Vec<Standing>, u64), Failure> {
         if claims.is_empty() {
             return Ok((Vec::new(), 0));
         }
-        let names: Vec<String> = claims.iter().map(|claim| self.key(&claim.name)).collect();
-        let ids: Vec<Id> = claims.iter().map(|claim| Id(claim.id)).collect();
+        let (names, ids) = self.batch(claims);
         let answer = self.link.ask(RENEW, &[&names, &ids]).await?;
         let standings = codec::standings(&value::<Vec<i64>>(&answer.rows)?, claims.len())?;
         for (claim, standing) in claims.iter().zip(&standings) {
-            match standing {
-                Standing::Held(_) => self.claims.note_held(claim, answer.session),
-                Standing::Waiting(_) => self.claims.note_waiting(claim),
-                Standing::Gone | Standing::Unknown => self.claims.note_not_waiting(claim.id),
-            }
+            self.note(claim, standing, answer.session);
         }
         Ok((standings, answer.session))
+    }
+
+    fn batch(&self, claims: &[Arc<Claim>]) -> (Vec<String>, Vec<Id>) {
+        claims.iter().map(|claim| (self.key(&claim.name), Id(claim.id))).unzip()
+    }
+
+    /// A session says how a claim stands.
+    fn note(&self, claim: &Claim, standing: &Standing, session: u64) {
+        match standing {
+            Standing::Held(_) => self.claims.note_held(claim, session),
+            Standing::Waiting(_) => self.claims.note_waiting(claim),
+            Standing::Gone | Standing::Unknown => self.claims.note_not_waiting(claim.id),
+        }
     }
 
     /// Makes sure that no question for a claim takes anything any more, if one may still arrive.

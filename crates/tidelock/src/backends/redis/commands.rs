@@ -62,7 +62,12 @@ impl RedisStore {
 
 /// The beginning of a call: how the verb is named.
 pub(super) fn name_of(verb: &'static Verb, form: Form<'_>) -> Cmd {
-    let mut command = Cmd::with_capacity(12, 256);
+    name_with_room(verb, form, 1)
+}
+
+/// The beginning of a call for so many claims, which need not be moved while the rest is added.
+pub(super) fn name_with_room(verb: &'static Verb, form: Form<'_>, claims: usize) -> Cmd {
+    let mut command = Cmd::with_capacity(10 + 2 * claims, 128 + 128 * claims);
     if form.functions {
         command.arg("FCALL").arg(verb.function());
     } else {

@@ -22,6 +22,8 @@ pub(crate) struct Fitness {
     pub(super) keeps_data: bool,
     /// Whether it survives the end of its machine, too; asked only where it matters.
     pub(super) syncs: bool,
+    /// Whether a restart skips what scripts wrote: see [`skips_scripts`].
+    pub(super) skips_scripts: bool,
     /// What its clock said, in microseconds.
     pub(super) time: Option<u64>,
     policy: String,
@@ -51,6 +53,7 @@ impl Fitness {
             is_replica: field("role") == "slave",
             keeps_data: field("aof_enabled") == "1",
             syncs,
+            skips_scripts: false,
             time: field("server_time_usec").parse().ok(),
             policy: field("maxmemory_policy"),
             bounded: field("maxmemory").parse() != Ok(0_u64) && !field("maxmemory").is_empty(),
@@ -106,6 +109,11 @@ impl Fitness {
                 "the server keeps no append-only file: after a restart it has forgotten who holds what; set appendonly yes, best with appendfsync always".to_owned(),
             );
         }
+        if self.skips_scripts {
+            concerns.push(
+                "the default user lacks rights: servers such as Redis 7.0 and 7.2 skip what that user may not do when they load their append-only file, and forget who holds what; give it the rights and leave it off (ACL SETUSER default off nopass allkeys allchannels allcommands, also in the configuration)".to_owned(),
+            );
+        }
         concerns
     }
 }
@@ -116,6 +124,24 @@ pub(super) async fn syncs_all(connection: &mut MultiplexedConnection) -> bool {
     ask.arg("GET").arg("appendfsync");
     let told: Result<HashMap<String, String>, _> = ask.query_async(connection).await;
     told.is_ok_and(|told| told.values().any(|policy| policy == "always"))
+}
+
+/// Whether the server skips what scripts wrote when it loads its append-only file: several writes of a script are a
+/// transaction there, and those are checked against the rights of the default user. A user who may not ask knows nothing.
+pub(super) async fn skips_scripts(connection: &mut MultiplexedConnection) -> bool {
+    let mut ask = redis::cmd("ACL");
+    ask.arg("GETUSER").arg("default");
+    let told: Result<HashMap<String, Value>, _> = ask.query_async(connection).await;
+    told.is_ok_and(|mut told| {
+        let mut has = |field: &str, right: &str| {
+            let value = told.remove(field).unwrap_or(Value::Nil);
+            // A text, or a list on older servers.
+            redis::from_redis_value::<Vec<String>>(value).is_ok_and(|all| {
+                all.iter().any(|rights| rights.split(' ').any(|one| one.trim_start_matches('~') == right))
+            })
+        };
+        !(has("commands", "+@all") && has("keys", "*"))
+    })
 }
 
 /// What `TIME` answers, in microseconds.
@@ -140,6 +166,12 @@ mod tests {
                 assert!(failure.reason.contains("its clock is wrong"), "{failure}");
             }
         }
+    }
+
+    #[test]
+    fn a_server_that_skips_what_scripts_wrote_is_a_concern_with_the_fix() {
+        let fitness = Fitness { keeps_data: true, skips_scripts: true, ..Fitness::default() };
+        assert!(fitness.concerns()[0].contains("ACL SETUSER default off nopass allkeys"));
     }
 
     #[test]

@@ -38,7 +38,8 @@
 // | `library` | the functions on a server: loaded, and called only if the code is ours |
 // | `commands` | the commands that call scripts |
 // | `store` | the verbs, by scripts |
-// | `together` | enters and leaves that go together in one call |
+// | `together` | enters and leaves that go together: which, and when |
+// | `batch` | the call for several of them |
 // | `replicas` | replicas that have to confirm what is written |
 // | `view` | what people see of names that they ask for |
 // | `pages` | what people see of all locks, page by page |
@@ -52,6 +53,7 @@
 // | `hostile` | readers of bytes from outside, for fuzzing |
 
 mod backend;
+mod batch;
 mod clock_watch;
 mod codec;
 mod commands;

@@ -220,12 +220,12 @@ mod tests {
     #[test]
     fn the_text_that_is_sent_is_that_of_the_release_before() {
         let hashes = [
-            (&ENTER, "fc56ea554e82561383b3c23151e2297f70989a36"),
-            (&RENEW, "0d4b160b58da3c2423cb58090333ca75be620c30"),
-            (&LEAVE, "52fe42808cc3052d416fdacf32557da4bfe55655"),
+            (&ENTER, "309addc08ac8a8eded0b0495aff5c4f9025ef0a9"),
+            (&RENEW, "ab7dfb7c54ecd72f988acf7f7665d7c7f7d9caf9"),
+            (&LEAVE, "c8bcd27ace4437ce3a79c40a93148f3693a8ad73"),
             (&LOOK, "124a63f853b9a627953c5adfb5ab5c153644bf61"),
-            (&RAISE, "4a09a75f223cee754440fa457685e2a16cf9b34e"),
-            (&TOGETHER, "1a3f0e9d84082e4ba031997611a2e8f726544ae6"),
+            (&RAISE, "d865526701b03e1f641f948dcf7d44f70d53f6c0"),
+            (&TOGETHER, "21caf1e90d7d1106fbf8122aad7a44d2152720fd"),
         ];
         for (verb, hash) in hashes {
             assert_eq!(

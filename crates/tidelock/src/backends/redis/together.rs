@@ -2,7 +2,12 @@
 //!
 //! Calls on one connection do not wait for each other, so a few go alone, each at once. When more are under way the server
 //! is busy, and then what it does for each call counts. So the claims that the tasks of this process ask for at the same
-//! time share one. A question never waits for an answer to another one: only for the tasks that are ready to run.
+//! time share one (`batch.rs`). A question never waits for an answer to another one: only for the tasks that are ready to
+//! run.
+//!
+//! **Answers are told one call at a time.** A server answers all calls that it has read at once. If all callers went on at
+//! once, they would ask at once as well, and client and server would work in turns. So when a call is answered, what its
+//! callers ask next is sent before the next answer is told, and the server works on it meanwhile.
 //!
 //! The script grants what is free and takes out claims that are alone in line. It leaves everything else open, and the
 //! caller asks with the verbs.
@@ -12,39 +17,39 @@
 //! every later question needs.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     fmt, mem,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
-use futures_util::future::{MaybeDone, join_all, maybe_done};
-use redis::{Cmd, Value};
+use futures_util::{
+    StreamExt,
+    future::{MaybeDone, maybe_done},
+    stream::FuturesUnordered,
+};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
-    codec::{Tail, Text, strange, text},
-    commands::{keep_millis, name_of},
-    errors::{classify, is_missing},
-    layout::CLAIM,
-    link::{Form, Live, Server},
-    scripts::TOGETHER,
+    batch::{Batch, MOST, Question, Told},
     settings::{Address, RedisSettings, Scripting},
     store::{Floor, RedisStore},
 };
 use crate::{
-    backend::{Failure, FailureKind},
-    backends::shared::{attend::attend_on, crowded::Crowded, mutex::lock, steps::Step, units::micros},
+    backend::Failure,
+    backends::shared::{attend::attend_on, crowded::Crowded, mutex::lock, steps::Step},
+    clock::Clock,
     model::name::Name,
 };
 
 /// So many calls under way cost nothing by going alone.
 const FEW: usize = 4;
 
-/// So many claims share a call: about 50 µs, in which the server does nothing else. With several calls under way, this
-/// client reads one answer while the server works on the next call.
-const MOST: usize = 16;
+/// If all tasks that are ready take longer than this, the client is busy with other work: nothing is gained by telling
+/// answers one after the other, and each would wait for that work.
+const BUSY: Duration = Duration::from_millis(1);
 
 /// The enters and leaves of one client.
 pub(super) struct Together {
@@ -62,25 +67,16 @@ struct State {
     waiting: Vec<Queued>,
     /// How many questions are under way, alone or with others.
     under_way: usize,
-    /// Whether somebody sends those that wait.
-    is_due: bool,
-}
-
-/// An enter or a leave, and the connection that it goes out on.
-struct Question {
-    server: Arc<Server>,
-    live: Live,
-    step: Step,
-    floor: Floor,
+    /// Whether somebody attends to the calls: sends those that wait, and tells the answers.
+    is_attended: bool,
+    /// Wakes it when a question waits.
+    wake: Option<Waker>,
 }
 
 struct Queued {
     question: Question,
     tell: oneshot::Sender<Told>,
 }
-
-/// The epoch of an enter; of a leave only that it was there. Nothing if it has to be asked alone.
-type Told = Result<Option<u64>, Failure>;
 
 /// What becomes of a question.
 pub(super) enum Joined {
@@ -143,11 +139,13 @@ impl Together {
             };
             let (tell, told) = oneshot::channel();
             state.waiting.push(Queued { question, tell });
-            let is_due = mem::replace(&mut state.is_due, true);
+            let (is_attended, wake) = (mem::replace(&mut state.is_attended, true), state.wake.take());
             drop(state);
-            if !is_due {
+            if !is_attended {
                 // Where the runtime has ended this drops it, and with it what waits.
-                attend_on(&self.line.runtime, Due(Some(Arc::clone(&self.line))).go());
+                attend_on(&self.line.runtime, Attendant(Some(Arc::clone(&self.line))).attend());
+            } else if let Some(wake) = wake {
+                wake.wake();
             }
             told
         };
@@ -176,59 +174,112 @@ impl Line {
     /// Hands those that wait to their connection. Callers that gave up are left out, and nothing of theirs is sent.
     fn send(self: &Arc<Self>, context: &mut Context<'_>) -> Vec<Call> {
         let mut state = self.state();
-        state.is_due = false;
         let waiting = mem::take(&mut state.waiting);
-        let mut names = HashSet::with_capacity(waiting.len());
-        let mut batches: Vec<Batch> = Vec::new();
-        for queued in waiting {
-            if queued.tell.is_closed() {
+        // For each lock the first call that may have its next question.
+        let mut next_of: HashMap<Name, usize> = HashMap::with_capacity(waiting.len());
+        let mut batches: Vec<Batch<_>> = Vec::new();
+        for Queued { question, tell } in waiting {
+            if tell.is_closed() {
                 continue;
             }
-            if !names.insert(queued.question.step.name().clone()) {
-                // What becomes of it depends on the one before it.
-                let _ = queued.tell.send(Ok(None));
-                continue;
-            }
-            match batches.last_mut().filter(|batch| batch.takes(&queued.question)) {
-                Some(batch) => batch.add(queued),
-                None => batches.push(Batch::of(queued)),
+            // What becomes of it depends on the question before it, which must be in an earlier call.
+            let next = next_of.entry(question.step.name().clone()).or_default();
+            let room = batches[*next..].iter().position(|batch| batch.takes(&question));
+            let at = room.map_or(batches.len(), |index| *next + index);
+            *next = at + 1;
+            match batches.get_mut(at) {
+                Some(batch) => batch.add(question, tell),
+                None => batches.push(Batch::of(question, tell)),
             }
         }
         let mut calls = Vec::with_capacity(batches.len());
         for batch in batches {
             let under_way = self.begin(&mut state, batch.len());
-            let command = batch.command();
-            let Batch { server, live, enters, leaves } = batch;
-            let counts = (enters.len(), leaves.len());
-            let mut asked: MaybeDone<Pin<Box<dyn Future<Output = _> + Send>>> =
-                maybe_done(Box::pin(ask(server, live, command, counts)));
+            let (asked, tells) = batch.call();
+            let mut asked: Asked = maybe_done(Box::pin(asked));
             // The first poll hands it to the connection, or puts it in line there.
             let _ = Pin::new(&mut asked).poll(context);
-            let tells = enters.into_iter().chain(leaves).map(|queued| queued.tell).collect();
             calls.push(Call { asked, tells, _under_way: under_way });
         }
         calls
     }
 }
 
-/// Those that wait are about to be sent.
-struct Due(Option<Arc<Line>>);
+/// Attends to the calls of a client, until none is under way and no question waits: then it has no line any more.
+struct Attendant(Option<Arc<Line>>);
 
-impl Due {
-    /// Sends them once all tasks that are ready have run, which may have something to ask as well.
-    async fn go(mut self) {
-        tokio::task::yield_now().await;
-        let Some(line) = self.0.take() else { return };
-        let calls = std::future::poll_fn(|context| Poll::Ready(line.send(context))).await;
-        join_all(calls.into_iter().map(Call::end)).await;
+/// What an attendant does next.
+enum Next {
+    /// A call was answered, or nobody waits for it any more.
+    Ended(Option<Ended>),
+    /// What waits goes out.
+    Send,
+    /// Nothing is left to do.
+    End,
+}
+
+impl Attendant {
+    async fn attend(mut self) {
+        let clock = Clock::machine();
+        let mut calls = FuturesUnordered::new();
+        while self.0.is_some() {
+            // All tasks that are ready run first: they may have something to ask as well.
+            let before = clock.now();
+            tokio::task::yield_now().await;
+            let at_once = if clock.now().since(before) > BUSY { usize::MAX } else { MOST };
+            let sent = std::future::poll_fn(|context| Poll::Ready(self.send(context))).await;
+            calls.extend(sent.into_iter().map(Call::end));
+            let mut told = 0;
+            while told < at_once {
+                // Calls that are small are told together: their callers can share the next one.
+                match std::future::poll_fn(|context| self.next(&mut calls, told > 0, context)).await {
+                    Next::Ended(Some(ended)) => told += ended.tell(),
+                    Next::Ended(None) => {}
+                    Next::Send => break,
+                    Next::End => return,
+                }
+            }
+        }
+    }
+
+    fn send(&self, context: &mut Context<'_>) -> Vec<Call> {
+        self.0.as_ref().map(|line| line.send(context)).unwrap_or_default()
+    }
+
+    /// What to do next. Waits for that, unless `is_hurried`.
+    fn next(
+        &mut self,
+        calls: &mut FuturesUnordered<impl Future<Output = Option<Ended>>>,
+        is_hurried: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Next> {
+        if let Poll::Ready(Some(ended)) = calls.poll_next_unpin(context) {
+            return Poll::Ready(Next::Ended(ended));
+        }
+        let Some(line) = &self.0 else { return Poll::Ready(Next::End) };
+        let mut state = line.state();
+        state.wake = None;
+        if is_hurried || !state.waiting.is_empty() {
+            return Poll::Ready(Next::Send);
+        }
+        if !calls.is_empty() {
+            state.wake = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        // From here on the next question has an attendant of its own.
+        state.is_attended = false;
+        drop(state);
+        self.0 = None;
+        Poll::Ready(Next::End)
     }
 }
 
-impl Drop for Due {
+impl Drop for Attendant {
+    /// The runtime has ended before the work: nobody else sends what waits.
     fn drop(&mut self) {
-        if let Some(line) = self.0.take() {
+        if let Some(line) = &self.0 {
             let mut state = line.state();
-            state.is_due = false;
+            (state.is_attended, state.wake) = (false, None);
             state.waiting.clear();
         }
     }
@@ -246,76 +297,18 @@ impl Drop for UnderWay {
     }
 }
 
-/// Questions that share a call.
-struct Batch {
-    server: Arc<Server>,
-    live: Live,
-    enters: Vec<Queued>,
-    leaves: Vec<Queued>,
-}
+type Asked = MaybeDone<Pin<Box<dyn Future<Output = Vec<Told>> + Send>>>;
 
-impl Batch {
-    fn of(first: Queued) -> Self {
-        let (server, live) = (Arc::clone(&first.question.server), first.question.live.clone());
-        let mut batch = Self { server, live, enters: Vec::new(), leaves: Vec::new() };
-        batch.add(first);
-        batch
-    }
-
-    fn add(&mut self, queued: Queued) {
-        let list = match queued.question.step {
-            Step::Enter(_) => &mut self.enters,
-            Step::Leave(..) => &mut self.leaves,
-        };
-        list.push(queued);
-    }
-
-    fn len(&self) -> usize {
-        self.enters.len() + self.leaves.len()
-    }
-
-    /// Whether a question goes out on the same connection, and there is room.
-    fn takes(&self, question: &Question) -> bool {
-        self.len() < MOST && Arc::ptr_eq(&self.server, &question.server) && self.live.1 == question.live.1
-    }
-
-    fn command(&self) -> Cmd {
-        let space = &self.server.common().space;
-        let mut command = name_of(&TOGETHER, Form::plain(&self.server));
-        command.arg(self.len());
-        for queued in self.enters.iter().chain(&self.leaves) {
-            command.arg(space.key(queued.question.step.name()));
-        }
-        let has_floor = self.enters.iter().any(|queued| queued.question.floor.is_some());
-        command.arg(self.enters.len()).arg(if has_floor { 5 } else { 4 });
-        for Queued { question, .. } in &self.enters {
-            let Some(claim) = question.step.entering() else { continue };
-            command.arg(Text(claim.id)).arg(Text(format_args!("{:016}", micros(claim.ttl))));
-            command.arg(keep_millis(claim.ttl)).arg(Text(Tail(claim)));
-            if has_floor {
-                match question.floor {
-                    Some(floor) => command.arg(Text(format_args!("{floor:016}"))),
-                    None => command.arg(""),
-                };
-            }
-        }
-        for queued in &self.leaves {
-            command.arg(Text(queued.question.step.id()));
-        }
-        command
-    }
-}
-
-/// A call that was handed to its connection, and what it answers to each of its questions.
+/// A call that was handed to its connection, and those who wait for what it answers.
 struct Call {
-    asked: MaybeDone<Pin<Box<dyn Future<Output = Vec<Told>> + Send>>>,
+    asked: Asked,
     tells: Vec<oneshot::Sender<Told>>,
     _under_way: UnderWay,
 }
 
 impl Call {
-    /// Waits for the answer, and tells those who wait for it.
-    async fn end(mut self) {
+    /// Waits for the answer; nothing if nobody else does any more.
+    async fn end(mut self) -> Option<Ended> {
         let tells = &mut self.tells;
         let nobody_waits = async {
             for tell in tells {
@@ -326,72 +319,29 @@ impl Call {
             biased;
             () = &mut self.asked => {}
             // Each caller has a limit of its own. Dropped, the call is one that was given up: the connection may be dead.
-            () = nobody_waits => return,
+            () = nobody_waits => return None,
         }
         let answers = Pin::new(&mut self.asked).take_output().unwrap_or_default();
-        for (tell, answer) in self.tells.into_iter().zip(answers) {
+        Some(Ended { tells: self.tells, answers })
+    }
+}
+
+/// A call that was answered.
+struct Ended {
+    tells: Vec<oneshot::Sender<Told>>,
+    answers: Vec<Told>,
+}
+
+impl Ended {
+    /// Tells those who wait for it, and says how many these are.
+    fn tell(self) -> usize {
+        let count = self.tells.len();
+        for (tell, answer) in self.tells.into_iter().zip(self.answers) {
             // A caller that gave up is not told.
             let _ = tell.send(answer);
         }
+        count
     }
-}
-
-/// Sends a call for so many enters and leaves. An answer for each, in this order.
-async fn ask(server: Arc<Server>, live: Live, command: Cmd, (enters, leaves): (usize, usize)) -> Vec<Told> {
-    let (asked, connection) = (server.common().clock.now(), live.clone());
-    let all = |told: Told| vec![told; enters + leaves];
-    let answer = match server.ask_live(live, &command).await {
-        Ok(answer) => answer,
-        Err(error) if is_missing(&error) => {
-            make_known(&server, connection).await;
-            return all(Ok(None));
-        }
-        Err(error) => {
-            let failure = classify(&error);
-            // It changed nothing, because of one of them maybe: that one must not take the others along.
-            return all(if failure.kind == FailureKind::Denied { Ok(None) } else { Err(failure) });
-        }
-    };
-    let Some((time, mut answers)) = read(&answer, enters, leaves) else {
-        // Answers that do not belong to their questions: none on this connection can be relied on.
-        server.cut(connection.1, "the answer to a call for several claims cannot be read");
-        return all(Err(strange("a call for several claims")));
-    };
-    // A vote is worth as much as the clock behind it.
-    if server.common().wary
-        && let Err(failure) = server.note_time(time, asked)
-    {
-        answers[..enters].fill(Err(failure));
-    }
-    answers
-}
-
-/// Restarted, flushed, or never seen: the text makes the script known again. Those who wait ask alone meanwhile.
-async fn make_known(server: &Server, live: Live) {
-    if server.common().scripting != Scripting::Functions {
-        server.lost_functions();
-        let mut nothing = redis::cmd("EVAL");
-        nothing.arg(TOGETHER.text()).arg(0).arg(0).arg(0);
-        // If it cannot be made known now, the next call tries it again.
-        let _ = server.ask_live(live, &nothing).await;
-    }
-}
-
-/// The server's time, and what the call says of each question.
-fn read(answer: &Value, enters: usize, leaves: usize) -> Option<(u64, Vec<Told>)> {
-    let text = text(answer).filter(|text| text.is_ascii())?;
-    let (time, rest) = text.split_at_checked(CLAIM.renewed.width)?;
-    let (epochs, removed) = rest.split_at_checked(enters * CLAIM.epoch.width)?;
-    if removed.len() != leaves {
-        return None;
-    }
-    let mut answers = Vec::with_capacity(enters + leaves);
-    for epoch in epochs.as_bytes().chunks_exact(CLAIM.epoch.width) {
-        let epoch = std::str::from_utf8(epoch).ok()?;
-        answers.push(Ok(if epoch.starts_with(' ') { None } else { Some(epoch.parse().ok()?) }));
-    }
-    answers.extend(removed.bytes().map(|removed| Ok((removed == b'1').then_some(0))));
-    Some((time.parse().ok()?, answers))
 }
 
 impl fmt::Debug for Together {
@@ -424,21 +374,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_answer_is_read_only_if_it_has_a_place_for_each_question() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let answer = text("17000000000000071700000000000009                1 ");
-        let (time, answers) = read(&answer, 2, 2).unwrap();
-        let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-        assert_eq!(
-            (time, &*answers),
-            (1_700_000_000_000_007, &[Some(1_700_000_000_000_009), None, Some(0), None][..])
-        );
-        for (enters, leaves) in [(2, 1), (2, 3), (1, 2), (3, 2)] {
-            assert!(read(&answer, enters, leaves).is_none());
+    /// An attendant with nothing to do yet, and its line.
+    fn attendant() -> (Attendant, Arc<Line>) {
+        let line = Arc::new(Line { runtime: Handle::current(), state: Mutex::default() });
+        line.state().is_attended = true;
+        (Attendant(Some(Arc::clone(&line))), line)
+    }
+
+    /// A call for so many claims that is answered when the test says so, and what their callers hear.
+    fn call(
+        line: &Arc<Line>,
+        count: usize,
+    ) -> (Call, oneshot::Sender<Vec<Told>>, Vec<oneshot::Receiver<Told>>) {
+        let (answer, answered) = oneshot::channel();
+        let (tells, heard) = (0..count).map(|_| oneshot::channel()).unzip();
+        let asked: Asked = maybe_done(Box::pin(async { answered.await.unwrap_or_default() }));
+        let under_way = line.begin(&mut line.state(), count);
+        (Call { asked, tells, _under_way: under_way }, answer, heard)
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_does_not_hold_up_the_answers_of_others() {
+        let (mut attendant, line) = attendant();
+        let (hangs, _never, _unheard) = call(&line, 2);
+        let (other, answer, heard) = call(&line, 3);
+        let mut calls: FuturesUnordered<_> = [hangs, other].into_iter().map(Call::end).collect();
+        answer.send(vec![Ok(Some(7)), Ok(None), Ok(Some(9))]).unwrap();
+        let next = std::future::poll_fn(|context| attendant.next(&mut calls, false, context)).await;
+        let Next::Ended(Some(ended)) = next else { panic!("it was answered") };
+        assert_eq!((ended.tell(), line.state().under_way), (3, 2));
+        for (heard, told) in heard.into_iter().zip([Some(7), None, Some(9)]) {
+            assert_eq!(heard.await.unwrap().unwrap(), told);
         }
-        for other in [text(""), text("1700000000000007x"), Value::Int(1), Value::Nil] {
-            assert!(read(&other, 1, 0).is_none(), "{other:?}");
-        }
+        // Those who were told ask before more is waited for.
+        let next = std::future::poll_fn(|context| attendant.next(&mut calls, true, context)).await;
+        assert!(matches!(next, Next::Send) && line.state().is_attended);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_waits_for_any_more_ends_and_with_the_last_one_the_attendant_does() {
+        let (mut attendant, line) = attendant();
+        let (hangs, _never, heard) = call(&line, 2);
+        let mut calls: FuturesUnordered<_> = [hangs.end()].into_iter().collect();
+        drop(heard);
+        let next = std::future::poll_fn(|context| attendant.next(&mut calls, false, context)).await;
+        assert!(matches!(next, Next::Ended(None)) && line.state().under_way == 0);
+        let next = std::future::poll_fn(|context| attendant.next(&mut calls, false, context)).await;
+        assert!(matches!(next, Next::End) && !line.state().is_attended);
+        // What the next attendant does is its own: the end of this one takes nothing from it.
+        line.state().is_attended = true;
+        drop(attendant);
+        assert!(line.state().is_attended);
     }
 }

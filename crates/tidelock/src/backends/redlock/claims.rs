@@ -8,6 +8,7 @@
 
 use std::{
     collections::HashMap,
+    num::NonZeroU64,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -21,16 +22,14 @@ use crate::{
 pub(super) struct Claims {
     needed: u32,
     by_id: Mutex<HashMap<ClaimId, OwnClaim>>,
-    /// The claims that are being left on all servers, and those servers that said of one meanwhile that it is in line.
-    leaving: Mutex<HashMap<ClaimId, Vec<usize>>>,
 }
 
-/// A claim that may be in line.
+/// A claim that may be in line. A process may hold very many locks, and each has one: so it is kept at 32 bytes.
 #[derive(Debug)]
 pub(super) struct OwnClaim {
     pub(super) claim: Arc<Claim>,
     /// The token, once a majority let it hold.
-    token: Option<u64>,
+    token: Option<NonZeroU64>,
     /// On which servers it holds while it waits for a majority, one bit each.
     holds: u16,
     /// Which of them said so unasked since all were last asked.
@@ -49,8 +48,9 @@ pub(super) struct OwnClaim {
     may_hold: bool,
     /// Whether somebody sees to it that votes which are split come together.
     settling: bool,
-    /// How often what it had on too few servers was given back: votes from before that count no more.
-    yielded: u32,
+    /// How often what it had on too few servers was given back: votes from before that count no more. It may begin
+    /// again at zero, because nobody counts votes for as long as that takes.
+    yielded: u16,
 }
 
 /// What a push is good for.
@@ -67,11 +67,7 @@ pub(super) enum Use {
 
 impl Claims {
     pub(super) fn new(needed: usize) -> Self {
-        Self {
-            needed: u32::try_from(needed).unwrap_or(u32::MAX),
-            by_id: Mutex::default(),
-            leaving: Mutex::default(),
-        }
+        Self { needed: u32::try_from(needed).unwrap_or(u32::MAX), by_id: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ClaimId, OwnClaim>> {
@@ -104,28 +100,6 @@ impl Claims {
     /// A claim is not in line any more, or is about to leave.
     pub(super) fn take(&self, id: ClaimId) -> Option<OwnClaim> {
         self.lock().remove(&id)
-    }
-
-    /// A claim is about to be left on all servers.
-    pub(super) fn leave_begins(&self, id: ClaimId) {
-        self.leaving().entry(id).or_default();
-    }
-
-    /// A server says of a claim that nobody stands for that it is in line. Says whether it is being left at this moment:
-    /// then the server has to wait until that has ended, because a second leave would make the first one find nothing.
-    pub(super) fn is_being_left(&self, id: ClaimId, server: usize) -> bool {
-        let mut leaving = self.leaving();
-        let found = leaving.get_mut(&id);
-        found.map(|servers| servers.push(server)).is_some()
-    }
-
-    /// It was left on all servers. Says which of them said meanwhile that it is in line.
-    pub(super) fn leave_ends(&self, id: ClaimId) -> Vec<usize> {
-        self.leaving().remove(&id).unwrap_or_default()
-    }
-
-    fn leaving(&self) -> MutexGuard<'_, HashMap<ClaimId, Vec<usize>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The claim, if somebody stands for it.
@@ -162,17 +136,21 @@ impl Claims {
 
     /// The token of a claim that holds.
     pub(super) fn token(&self, id: ClaimId) -> Option<u64> {
-        self.with(id, |seat| seat.token)?
+        self.with(id, |seat| seat.token.map(NonZeroU64::get))?
     }
 
     /// A majority lets it hold. Says with which token: the first one stays. Nothing if it was left or gave back a vote
     /// since that was asked: then the votes are worth nothing. `asked` is what [`Claims::ask_begins`] said; others'
     /// claims have no seat then.
-    pub(super) fn holds(&self, id: ClaimId, token: u64, asked: Option<u32>) -> Option<u64> {
+    pub(super) fn holds(&self, id: ClaimId, token: u64, asked: Option<u16>) -> Option<u64> {
         match self.lock().get_mut(&id) {
             Some(seat) if seat.is_over => None,
             Some(seat) if seat.token.is_none() && asked.is_some_and(|asked| asked != seat.yielded) => None,
-            Some(seat) => Some(*seat.token.get_or_insert(token)),
+            Some(seat) => {
+                // No clock says zero.
+                seat.token = seat.token.or(NonZeroU64::new(token));
+                seat.token.map(NonZeroU64::get)
+            }
             None => asked.is_none().then_some(token),
         }
     }
@@ -186,7 +164,7 @@ impl Claims {
             }
             mark();
             (seat.holds, seat.told, seat.may_hold) = (0, 0, false);
-            seat.yielded += 1;
+            seat.yielded = seat.yielded.wrapping_add(1);
             true
         };
         self.with(id, give).unwrap_or_default()
@@ -246,7 +224,7 @@ impl Claims {
     }
 
     /// All servers are about to be asked how it stands. Says how often it gave something back, if it has a seat.
-    pub(super) fn ask_begins(&self, id: ClaimId) -> Option<u32> {
+    pub(super) fn ask_begins(&self, id: ClaimId) -> Option<u16> {
         let mut claims = self.lock();
         let seat = claims.get_mut(&id)?;
         if !seat.is_over {
@@ -388,15 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_while_a_claim_is_left_waits_until_it_was() {
-        let (claims, id) = split();
-        assert!(!claims.is_being_left(id, 0));
-        claims.leave_begins(id);
-        assert!(claims.take(id).is_some());
-        assert_eq!(claims.holds_at(id, 2), Use::Stray);
-        assert!(claims.is_being_left(id, 2));
-        assert_eq!(claims.leave_ends(id), [2]);
-        assert!(!claims.is_being_left(id, 2));
+    fn a_claim_is_kept_in_few_bytes() {
+        assert!(size_of::<OwnClaim>() <= 32, "{}", size_of::<OwnClaim>());
     }
 
     #[test]

@@ -123,11 +123,11 @@ impl RedlockStore {
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         ask: Ask,
-    ) -> (Vec<Answer<Entered>>, Option<u32>) {
+    ) -> (Vec<Answer<Entered>>, Option<u16>) {
         let asked = self.claims.ask_begins(claim.id);
         let asked_before = self.claims.may_be_at(claim.id, self.everywhere());
         let floor = self.floor();
-        let question = |voter: &Arc<Link>| -> Asked<Entered> {
+        let question = |_, voter: &Arc<Link>| -> Asked<Entered> {
             let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
             Box::pin(async move { voter.enter(&claim, ask, floor).await })
         };
@@ -235,7 +235,7 @@ impl RedlockStore {
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         token: quorum::Token,
-        asked: Option<u32>,
+        asked: Option<u16>,
     ) -> Result<Option<u64>, Failure> {
         if let Some(known) = self.claims.token(claim.id) {
             return Ok(Some(known));
@@ -245,7 +245,7 @@ impl RedlockStore {
             if agreed {
                 return Ok(self.claims.holds(claim.id, epoch, asked));
             }
-            let question = |voter: &Arc<Link>| -> Asked<Option<u64>> {
+            let question = |_, voter: &Arc<Link>| -> Asked<Option<u64>> {
                 let (voter, claim) = (Arc::clone(voter), Arc::clone(claim));
                 Box::pin(async move { voter.raise(&claim.name, claim.id, epoch).await })
             };

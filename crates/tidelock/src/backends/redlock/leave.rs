@@ -48,9 +48,15 @@ impl RedlockStore {
     ) -> Result<Left, Failure> {
         let until = self.clock.now() + ttl;
         let (why, floor) = (Arc::new(why), self.floor());
-        let question = |voter: &Arc<Link>| -> Asked<Left> {
-            let (voter, name, why) = (Arc::clone(voter), name.clone(), Arc::clone(&why));
-            Box::pin(async move { voter.leave(&name, id, &why, floor).await })
+        let question = |server, voter: &Arc<Link>| -> Asked<Left> {
+            let mut here =
+                LeavingAt { store: Arc::clone(self), server, name: name.clone(), id, found: false };
+            let (voter, why) = (Arc::clone(voter), Arc::clone(&why));
+            Box::pin(async move {
+                let left = voter.leave(&here.name, id, &why, floor).await;
+                here.is_answered(&left);
+                left
+            })
         };
         let vote = |answer: &Answer<Left>| match answer {
             Answer::Here(Ok(_)) => Vote::Gone,
@@ -95,7 +101,7 @@ impl RedlockStore {
 
     /// A claim is in line at a server that nobody stands for any more.
     pub(super) fn leave_stray(self: &Arc<Self>, server: usize, name: &Name, id: ClaimId) {
-        if self.claims.is_being_left(id, server) {
+        if self.leaves.is_being_left(id, server) {
             return;
         }
         let (store, name) = (Arc::clone(self), name.clone());
@@ -147,15 +153,39 @@ struct Leaving {
 
 impl Leaving {
     fn begin(store: &Arc<RedlockStore>, name: &Name, id: ClaimId) -> Self {
-        store.claims.leave_begins(id);
+        store.leaves.begin(id, store.everywhere());
         Self { store: Arc::clone(store), name: name.clone(), id }
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        for server in self.store.claims.leave_ends(self.id) {
+        let said = self.store.leaves.end(self.id);
+        for server in (0..self.store.voters.len()).filter(|server| said & 1 << server != 0) {
             self.store.leave_stray(server, &self.name, self.id);
+        }
+    }
+}
+
+/// A leave that is under way on one server: answered, or given up when this is dropped.
+struct LeavingAt {
+    store: Arc<RedlockStore>,
+    server: usize,
+    name: Name,
+    id: ClaimId,
+    found: bool,
+}
+
+impl LeavingAt {
+    fn is_answered(&mut self, left: &Result<Left, Failure>) {
+        self.found = matches!(left, Ok(Left::Removed));
+    }
+}
+
+impl Drop for LeavingAt {
+    fn drop(&mut self) {
+        if self.store.leaves.end_at(self.id, self.server, self.found) {
+            self.store.leave_stray(self.server, &self.name, self.id);
         }
     }
 }

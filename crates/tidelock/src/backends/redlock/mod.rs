@@ -36,6 +36,7 @@
 // | `enter` | entering, until there is a majority |
 // | `renew` | renewing |
 // | `leave` | leaving, and telling it later to those that cannot be told now |
+// | `leaves` | what servers say of claims that are being left |
 // | `follow` | names that are followed |
 // | `view` | what people see |
 // | `backend` | connecting, and what the store can do |
@@ -49,6 +50,7 @@ mod config;
 mod enter;
 mod follow;
 mod leave;
+mod leaves;
 mod link;
 mod quorum;
 mod renew;

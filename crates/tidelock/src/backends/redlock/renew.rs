@@ -23,7 +23,7 @@ impl RedlockStore {
         let held: Vec<_> = claims.iter().map(|claim| self.claims.token(claim.id).is_some()).collect();
         let asked: Vec<_> = claims.iter().map(|claim| self.claims.ask_begins(claim.id)).collect();
         let floor = self.floor();
-        let question = |voter: &Arc<Link>| -> Asked<Vec<Standing>> {
+        let question = |_, voter: &Arc<Link>| -> Asked<Vec<Standing>> {
             let (voter, claims) = (Arc::clone(voter), Arc::clone(claims));
             Box::pin(async move { voter.renew(&claims, floor).await })
         };
@@ -68,7 +68,7 @@ impl RedlockStore {
         stand: Outcome,
         votes: &[Vote],
         answers: &[Answer<Vec<Standing>>],
-        asked: Option<u32>,
+        asked: Option<u16>,
     ) -> Standing {
         if self.claims.is_over(claim.id) {
             return Standing::Gone;

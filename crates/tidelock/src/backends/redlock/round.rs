@@ -32,14 +32,16 @@ pub(super) struct Round<T> {
     pub(super) unfinished: Vec<(usize, Asked<T>)>,
 }
 
-/// Asks, until the answers suffice or the time is over. A server that was late before is asked, and not waited for.
+/// Asks, until the answers suffice or the time is over. A server that was late before is asked, and not waited for. A question
+/// is told the number of its server.
 pub(super) async fn ask<T: Send>(
     voters: &[Arc<Link>],
-    question: impl Fn(&Arc<Link>) -> Asked<T> + Send,
+    question: impl Fn(usize, &Arc<Link>) -> Asked<T> + Send,
     limit: Duration,
     mut suffices: impl FnMut(&[Answer<T>]) -> bool + Send,
 ) -> Round<T> {
-    let mut asked: Vec<_> = voters.iter().map(|voter| Some(question(voter))).collect();
+    let mut asked: Vec<_> =
+        voters.iter().enumerate().map(|(server, voter)| Some(question(server, voter))).collect();
     let mut answers: Vec<_> =
         voters.iter().map(|voter| if voter.is_late() { Answer::Late } else { Answer::Awaited }).collect();
     {

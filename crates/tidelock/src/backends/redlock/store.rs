@@ -15,6 +15,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use super::{
     claims::Claims,
     clocks::{APART, Agreement},
+    leaves::Leaves,
     link::Link,
     quorum::majority,
     round::{self, Answer, Asked, Later, Round},
@@ -49,6 +50,7 @@ pub(crate) struct RedlockStore {
     /// For each server, what it could not be told: who left, and until when that matters.
     pub(super) owed: Vec<Mutex<VecDeque<(Name, ClaimId, Moment)>>>,
     pub(super) claims: Claims,
+    pub(super) leaves: Leaves,
     pub(super) longest_ttl: Duration,
     /// Whether other programs take the same locks.
     pub(super) shares: bool,
@@ -115,6 +117,7 @@ impl RedlockStore {
         let store = Arc::new(Self {
             owed: voters.iter().map(|_| Mutex::default()).collect(),
             claims: Claims::new(majority(voters.len())),
+            leaves: Leaves::default(),
             voters,
             longest_ttl: config.longest_ttl,
             shares,
@@ -245,7 +248,7 @@ impl RedlockStore {
     pub(super) async fn ask<T: Send>(
         self: &Arc<Self>,
         limit: Duration,
-        question: impl Fn(&Arc<Link>) -> Asked<T> + Send,
+        question: impl Fn(usize, &Arc<Link>) -> Asked<T> + Send,
         suffices: impl FnMut(&[Answer<T>]) -> bool + Send,
     ) -> Round<T> {
         let round = round::ask(&self.voters, question, limit, suffices).await;
@@ -319,7 +322,7 @@ impl RedlockStore {
         scope: &Scope,
         limit: Duration,
     ) -> Vec<Result<Vec<LockView>, Failure>> {
-        let question = |voter: &Arc<Link>| -> Asked<Vec<LockView>> {
+        let question = |_, voter: &Arc<Link>| -> Asked<Vec<LockView>> {
             let (voter, scope) = (Arc::clone(voter), scope.clone());
             Box::pin(async move { voter.look(&scope).await })
         };

@@ -1,13 +1,14 @@
 //! Following names where the store tells of the next change only: each name is armed, and armed again after a change.
 //!
 //! Followers are told once the name is armed again: what changed before is seen by their look, and what changes after it
-//! is told once more. All state is kept between two calls of `wait`, which drives this; there is no task.
+//! is told once more. All state is kept between two calls of `wait`, which drives this. Questions to the store are jobs:
+//! they do not stand still between two such calls.
 
-use std::{collections::HashMap, convert::Infallible, fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, fmt, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::attend::Jobs;
 use crate::{
     backend::{Failure, Follows},
     model::name::Name,
@@ -42,8 +43,6 @@ pub(crate) trait Arms: Send + Sync + 'static {
     /// Nobody follows this key any more.
     fn disarm(&self, key: &str);
 }
-
-type Job = Pin<Box<dyn Future<Output = (String, Done)> + Send>>;
 
 enum Done {
     Armed(bool),
@@ -85,13 +84,13 @@ pub(crate) struct Following {
     heard: UnboundedReceiver<Heard>,
     /// By key.
     watched: HashMap<String, Watched>,
-    jobs: FuturesUnordered<Job>,
+    jobs: Jobs<(String, Done)>,
 }
 
 impl Following {
     pub(crate) fn new(follows: Follows) -> (Tell, Self) {
         let (tell, heard) = unbounded_channel();
-        (tell, Self { follows, heard, watched: HashMap::new(), jobs: FuturesUnordered::new() })
+        (tell, Self { follows, heard, watched: HashMap::new(), jobs: Jobs::default() })
     }
 
     /// Does what has to be done, for as long as it is polled. Nothing is lost if it is dropped.
@@ -153,19 +152,19 @@ impl Following {
         }
     }
 
-    fn arm<S: Arms>(&self, store: &Arc<S>, key: String) {
+    fn arm<S: Arms>(&mut self, store: &Arc<S>, key: String) {
         let store = Arc::clone(store);
-        self.jobs.push(Box::pin(async move {
+        self.jobs.begin(async move {
             let armed = store.arm(key.clone()).await;
             (key, Done::Armed(armed.is_ok()))
-        }));
+        });
     }
 
-    fn rest(&self, key: String, pause: Duration) {
-        self.jobs.push(Box::pin(async move {
+    fn rest(&mut self, key: String, pause: Duration) {
+        self.jobs.begin(async move {
             tokio::time::sleep(pause).await;
             (key, Done::Rested)
-        }));
+        });
     }
 
     fn done<S: Arms>(&mut self, store: &Arc<S>, key: String, done: Done) {

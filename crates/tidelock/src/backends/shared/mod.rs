@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `address` | hosts and ports |
 //! | `answers` | grants, places in line and views, from the numbers that stores answer |
-//! | `attend` | the tasks of connections |
+//! | `attend` | the tasks of connections, and jobs between two calls of `wait` |
 //! | `crowded` | names whose claims go alone |
 //! | `failures` | conclusions and sentences that are the same for every store |
 //! | `following` | names that are followed, where a store tells of the next change only |
@@ -17,6 +17,7 @@
 //! | `options` | options of URLs, and those about TLS |
 //! | `order` | who holds and who is next, for stores that leave it to their clients |
 //! | `provider` | the cryptography of drivers that encrypt connections themselves |
+//! | `renewals` | renewals that go together, and those that need a rule |
 //! | `served` | the verbs of stores behind a network |
 //! | `silence` | how long a server has not answered |
 //! | `steps` | enters and leaves, as questions that may go together |
@@ -41,7 +42,6 @@
 
 pub(crate) mod address;
 pub(crate) mod answers;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper",))]
 pub(crate) mod attend;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
 pub(crate) mod crowded;
@@ -60,6 +60,8 @@ pub(crate) mod options;
 pub(crate) mod order;
 #[cfg(any(feature = "mysql", feature = "redis"))]
 pub(crate) mod provider;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+pub(crate) mod renewals;
 pub(crate) mod served;
 pub(crate) mod silence;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]

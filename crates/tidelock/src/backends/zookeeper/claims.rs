@@ -6,14 +6,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Mutex as AsyncMutex;
-
 use super::{
     codec::nodes::Contender,
     link::{
         session::Session,
         wire::{Change, Stat},
     },
+    own_nodes::Nodes,
 };
 use crate::{
     backend::{Claim, ClaimId, Grant},
@@ -53,8 +52,7 @@ pub(crate) struct Entry {
     pub(super) claim: Arc<Claim>,
     pub(super) session: Arc<Session>,
     pub(super) phase: Phase,
-    /// The paths of its nodes, the first one first.
-    pub(super) nodes: Vec<Arc<str>>,
+    pub(super) nodes: Nodes,
     /// The number of the first.
     pub(super) number: i32,
     pub(super) epoch: u64,
@@ -66,8 +64,6 @@ pub(crate) struct Entry {
     watched_on: u64,
     /// What it waits for, if that is nodes and not a change of the whole line.
     awaits: Option<Arc<Awaits>>,
-    /// One look at a time.
-    pub(super) turn: Arc<AsyncMutex<()>>,
 }
 
 impl Entry {
@@ -76,14 +72,13 @@ impl Entry {
             claim: Arc::clone(claim),
             session: Arc::clone(session),
             phase: Phase::Unclear,
-            nodes: Vec::new(),
+            nodes: Nodes::None,
             number: 0,
             epoch: 0,
             lapses,
             written: 0,
             watched_on: 0,
             awaits: None,
-            turn: Arc::default(),
         }
     }
 
@@ -190,7 +185,7 @@ impl Claims {
     pub(super) fn has_nodes(
         &mut self,
         id: ClaimId,
-        nodes: Vec<Arc<str>>,
+        nodes: Nodes,
         number: i32,
         epoch: u64,
         now: Moment,
@@ -221,8 +216,7 @@ impl Claims {
     /// Nobody knows where the nodes of a claim are.
     pub(super) fn is_unclear(&mut self, id: ClaimId) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
-        entry.nodes.clear();
-        (entry.watched_on, entry.awaits) = (0, None);
+        (entry.nodes, entry.watched_on, entry.awaits) = (Nodes::None, 0, None);
         if entry.phase == Phase::Waiting {
             entry.phase = Phase::Unclear;
         }

@@ -55,8 +55,8 @@ impl ZookeeperStore {
     pub(super) async fn take_place(&self, claim: &Arc<Claim>, ask: Ask) -> Result<Entered, Failure> {
         let (session, parent) = (self.link.session(session_ttl(claim)), self.path(&claim.name));
         let entry = Entry::new(claim, &session, self.clock.now() + claim.ttl * 2);
-        let turn = Arc::clone(&entry.turn);
-        let _alone = turn.lock().await;
+        let turn = self.turns.of_new(claim.id);
+        let _alone = turn.comes().await;
         self.claims().insert(entry);
         for _ in 0..TRIES {
             let children = match self.create(claim, &session, &parent).await {
@@ -112,6 +112,10 @@ impl ZookeeperStore {
         if !was_made {
             self.claims().remove(claim.id);
             return failure;
+        }
+        // It is in line. Whether that is known soon or late, it keeps its place: it is asked about by its id.
+        if failure.kind == FailureKind::Unreachable {
+            return in_doubt(failure);
         }
         match self.take_back(claim).await {
             Ok(_) => failure,

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::backend::Failure;
 
+pub(super) const UNIMPLEMENTED: i32 = -6;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const NO_AUTH: i32 = -102;
 pub(super) const BAD_VERSION: i32 = -103;
@@ -69,7 +70,9 @@ fn by_code(code: i32) -> Failure {
         -3..=-1 => Failure::unknown(text("that something is wrong with the server")),
         -4 => Failure::unknown(text("that it lost a connection")),
         -5 => Failure::denied(text("that it does not understand the request: use ZooKeeper 3.5 or newer")),
-        -6 => Failure::denied(text("that it does not know the request: use ZooKeeper 3.5 or newer")),
+        UNIMPLEMENTED => {
+            Failure::denied(text("that it does not know the request: use ZooKeeper 3.5 or newer"))
+        }
         -7 | -122 => Failure::unknown(text("that it took too long")),
         -8 => Failure::denied(text("that the request is wrong: correct the path in the URL")),
         NO_NODE => Failure::unreachable(text("that the lock's node vanished again and again")),

@@ -33,9 +33,12 @@
 // | `detached` | holds that outlive their clients |
 // | `view` | what people see |
 // | `claims` | the claims of this client |
+// | `own_nodes` | the nodes of one of them |
+// | `turns` | one look at a claim at a time |
 // | `order` | who holds and who waits, and for which node |
 // | `epochs` | what is added to transactions, so that tokens grow though a server lost its data |
 // | `follow` | names that are followed |
+// | `follow_all` | all names, followed |
 // | `wake/` | news from the servers, and what follows from them |
 // | `link/` | the connections to the servers |
 // | `codec/` | names of locks and claims as names of nodes |
@@ -55,15 +58,18 @@ mod epochs;
 mod errors;
 mod fitness;
 mod follow;
+mod follow_all;
 #[cfg(feature = "testing")]
 mod hostile;
 mod leave;
 mod link;
 mod order;
+mod own_nodes;
 mod renew;
 mod settings;
 mod settle;
 mod store;
+mod turns;
 mod view;
 mod wake;
 

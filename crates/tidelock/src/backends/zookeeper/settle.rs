@@ -148,7 +148,7 @@ impl ZookeeperStore {
                 Err(ZkError::Lost(why))
             }
             Err(error) => {
-                self.note_nodes(entry.claim.id, entry.nodes.clone(), entry.epoch)?;
+                self.note_nodes(entry.claim.id, entry.nodes.iter().cloned(), entry.epoch)?;
                 if error.is(NO_NODE) { Ok(false) } else { Err(error) }
             }
         }
@@ -186,10 +186,8 @@ impl ZookeeperStore {
 
     /// Looks at how a claim stands that waits, and tells it if it holds.
     pub(super) async fn look_at(&self, id: ClaimId) -> Result<Standing, ZkError> {
-        let Some(turn) = self.claims().get(id).map(|entry| Arc::clone(&entry.turn)) else {
-            return Ok(Standing::Gone);
-        };
-        let _alone = turn.lock().await;
+        let turn = self.turns.of(id);
+        let _alone = turn.comes().await;
         let Some(entry) = self.claims().get(id).cloned() else { return Ok(Standing::Gone) };
         match entry.phase {
             Phase::Held => return Ok(self.held(id, 0)),
@@ -217,10 +215,11 @@ impl ZookeeperStore {
 
     /// Finds the node of a claim again of which nobody knows whether it was made.
     pub(super) async fn find_again(&self, claim: &Arc<Claim>) -> Result<Standing, ZkError> {
-        let Some(turn) = self.claims().get(claim.id).map(|entry| Arc::clone(&entry.turn)) else {
+        if self.claims().get(claim.id).is_none() {
             return Ok(Standing::Gone);
-        };
-        let _alone = turn.lock().await;
+        }
+        let turn = self.turns.of(claim.id);
+        let _alone = turn.comes().await;
         let entry = self.claims().get(claim.id).filter(|entry| entry.phase == Phase::Unclear).cloned();
         let Some(entry) = entry else {
             return Err(ZkError::Lost("another question about the claim is under way".into()));

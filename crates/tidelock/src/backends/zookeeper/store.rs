@@ -17,12 +17,15 @@ use super::{
         session::Session,
         wire::{self, Request},
     },
+    own_nodes::Nodes,
     settings::ZookeeperSettings,
+    turns::Turns,
     wake::{Events, Wake, pushes::Pushes, work::Work},
 };
 use crate::{
     backend::{
-        Ask, Claim, ClaimId, Entered, Failure, Follows, Leave, Left, LockView, News, Place, Scope, Standing,
+        Ask, Claim, ClaimId, Entered, Failure, FollowAll, Follows, Leave, Left, LockView, News, Place, Scope,
+        Standing,
     },
     backends::shared::{
         following::{Following, Tell},
@@ -52,6 +55,7 @@ pub(crate) struct ZookeeperStore {
     /// Known once the client is connected.
     pub(super) fitness: OnceLock<Fitness>,
     claims: Mutex<Claims>,
+    pub(super) turns: Turns,
     /// Holds of others that outlive their clients: their last change, and since when it is known here.
     pub(super) left: Mutex<HashMap<String, (i64, Moment)>>,
     pub(super) pushes: Arc<Pushes>,
@@ -115,6 +119,10 @@ impl Verbs for ZookeeperStore {
     fn follows(&self) -> Option<&Follows> {
         Some(&self.follows)
     }
+
+    fn follow_all(self: Arc<Self>) -> Option<FollowAll> {
+        Some(FollowAll::new(|told| self.hear_all(told)))
+    }
 }
 
 impl ZookeeperStore {
@@ -127,6 +135,7 @@ impl ZookeeperStore {
             link: Link::new(Arc::clone(&config), Arc::new(Events(store.clone()))),
             fitness: OnceLock::new(),
             claims: Mutex::default(),
+            turns: Turns::default(),
             left: Mutex::default(),
             pushes: Arc::default(),
             work: Arc::default(),
@@ -158,10 +167,10 @@ impl ZookeeperStore {
     pub(super) fn note_nodes(
         &self,
         id: ClaimId,
-        nodes: Vec<impl Into<Arc<str>>>,
+        nodes: impl IntoIterator<Item: Into<Arc<str>>>,
         epoch: u64,
     ) -> Result<(), ZkError> {
-        let nodes: Vec<Arc<str>> = nodes.into_iter().map(Into::into).collect();
+        let nodes: Nodes = nodes.into_iter().map(Into::into).collect();
         let first = nodes.first().and_then(|node| Contender::read(node.rsplit('/').next()?));
         let number = first.ok_or_else(ZkError::garbled)?.number;
         if self.claims().has_nodes(id, nodes, number, epoch, self.clock.now()) {
@@ -208,7 +217,8 @@ impl ZookeeperStore {
     /// A node of a claim was not there when it was read. It may have another one by now.
     pub(super) async fn note_gone_unless_moved(&self, entry: &Entry) {
         // Nodes are replaced by one that has the turn.
-        let _alone = entry.turn.lock().await;
+        let turn = self.turns.of(entry.claim.id);
+        let _alone = turn.comes().await;
         let same = self.claims().get(entry.claim.id).is_some_and(|now| now.nodes == entry.nodes);
         if same {
             self.note_gone(entry.claim.id);

@@ -30,13 +30,15 @@ const OF_ALL: i64 = -1;
 
 impl Claims {
     /// The key of a claim was read at a revision: notes whether its end will be told from there on.
-    pub(super) fn cover(&mut self, name: &Name, id: ClaimId, at: i64, waiting: usize) {
+    pub(super) fn cover(&mut self, name: &Name, id: ClaimId, at: i64, waiting: u32) {
         let Some(line) = self.lines.get_mut(name) else { return };
-        let Some(own) = line.claims.get_mut(id) else { return };
-        let watch = line.whole.or_else(|| line.single.get(&own.key).copied());
+        let Some(own) = line.claims.get(id) else { return };
+        let watch = line.whole.or_else(|| line.single_of(&own.key(&self.space)));
         let made = |watch: &i64| self.watches.get(watch).and_then(|watch| watch.made_at);
-        own.covered_by = watch.filter(|watch| made(watch).is_some_and(|made_at| made_at <= at)).unwrap_or(0);
-        own.waiting = waiting;
+        let watch = watch.filter(|watch| made(watch).is_some_and(|made_at| made_at.get() <= at));
+        if let Some(own) = line.claims.get_mut(id) {
+            (own.covered_by, own.waiting) = (watch.unwrap_or(0), waiting);
+        }
     }
 
     /// How many of these claims are covered holds.

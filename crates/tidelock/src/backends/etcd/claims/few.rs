@@ -1,51 +1,90 @@
-//! The claims of this client in one line, by id: nearly always one, for which a map would have room for four.
+//! The claims of this client in one line, by id: nearly always one, which then needs no list.
+
+use std::slice;
 
 use super::OwnClaim;
 use crate::backend::ClaimId;
 
 #[derive(Debug, Default)]
-pub(super) struct Few(Vec<OwnClaim>);
+pub(super) enum Few {
+    #[default]
+    None,
+    One(OwnClaim),
+    Several(Vec<OwnClaim>),
+}
 
 impl Few {
+    fn all(&self) -> &[OwnClaim] {
+        match self {
+            Self::None => &[],
+            Self::One(own) => slice::from_ref(own),
+            Self::Several(several) => several,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [OwnClaim] {
+        match self {
+            Self::None => &mut [],
+            Self::One(own) => slice::from_mut(own),
+            Self::Several(several) => several,
+        }
+    }
+
     fn position(&self, id: ClaimId) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&id, |own| own.claim.id)
+        self.all().binary_search_by_key(&id, |own| own.claim.id)
     }
 
     pub(super) fn get(&self, id: ClaimId) -> Option<&OwnClaim> {
-        self.position(id).ok().map(|index| &self.0[index])
+        self.position(id).ok().map(|index| &self.all()[index])
     }
 
     pub(super) fn get_mut(&mut self, id: ClaimId) -> Option<&mut OwnClaim> {
-        self.position(id).ok().map(|index| &mut self.0[index])
+        self.position(id).ok().map(|index| &mut self.all_mut()[index])
     }
 
     /// Adds a claim that is not there. Ids grow, so it is mostly the last.
     pub(super) fn insert(&mut self, own: OwnClaim) {
-        if let Err(index) = self.position(own.claim.id) {
-            if self.0.is_empty() {
-                self.0.reserve_exact(1);
+        let Err(index) = self.position(own.claim.id) else { return };
+        let mut several = match std::mem::take(self) {
+            Self::None => {
+                *self = Self::One(own);
+                return;
             }
-            self.0.insert(index, own);
-        }
+            Self::One(other) => vec![other],
+            Self::Several(several) => several,
+        };
+        several.insert(index, own);
+        *self = Self::Several(several);
     }
 
     pub(super) fn remove(&mut self, id: ClaimId) -> Option<OwnClaim> {
-        self.position(id).ok().map(|index| self.0.remove(index))
+        let index = self.position(id).ok()?;
+        match std::mem::take(self) {
+            Self::None => None,
+            Self::One(own) => Some(own),
+            Self::Several(mut several) => {
+                let own = several.remove(index);
+                if !several.is_empty() {
+                    *self = Self::Several(several);
+                }
+                Some(own)
+            }
+        }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &OwnClaim> {
-        self.0.iter()
+    pub(super) fn iter(&self) -> slice::Iter<'_, OwnClaim> {
+        self.all().iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut OwnClaim> {
-        self.0.iter_mut()
+    pub(super) fn iter_mut(&mut self) -> slice::IterMut<'_, OwnClaim> {
+        self.all_mut().iter_mut()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all().len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all().is_empty()
     }
 }

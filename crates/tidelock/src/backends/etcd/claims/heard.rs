@@ -1,5 +1,7 @@
 //! What follows from what the stream of watches says.
 
+use std::num::NonZeroI64;
+
 use super::{Claims, OwnClaim, Phase, UNLEFT, YOUNG, standing::grant};
 use crate::{
     backend::{ClaimId, Failure, News, What},
@@ -36,10 +38,8 @@ impl Claims {
             return Ok(());
         }
         if response.created {
-            let covers = if watch.from == 0 { revision(response.header.as_ref()) } else { watch.from - 1 };
-            watch.covers = Some(covers);
-            watch.made_at = Some(revision(response.header.as_ref()));
-            let name = watch.name.clone();
+            watch.made_at = NonZeroI64::new(revision(response.header.as_ref()).max(1));
+            let (covers, name) = (watch.covers().unwrap_or_default(), watch.name.clone());
             let is_stale =
                 |own: &OwnClaim| !matches!(own.phase, Phase::Asking | Phase::Over) && own.known_at < covers;
             if self.lines.get(&name).is_some_and(|line| line.claims.iter().any(is_stale)) {
@@ -59,17 +59,18 @@ impl Claims {
     /// A key was deleted at a revision.
     fn deleted(&mut self, watch: i64, key: Vec<u8>, at: i64, now: Moment) {
         let Some(watch) = self.watches.get_mut(&watch) else { return };
-        watch.recent.push_back((at, key.clone()));
-        if watch.recent.len() > RECENT
-            && let Some((forgotten, _)) = watch.recent.pop_front()
+        let more = watch.more.get_or_insert_default();
+        more.recent.push_back((at, key.clone()));
+        if more.recent.len() > RECENT
+            && let Some((forgotten, _)) = more.recent.pop_front()
         {
-            watch.forgotten = forgotten;
+            more.forgotten = forgotten;
         }
-        let (name, is_single) = (watch.name.clone(), !watch.is_whole);
+        let (name, is_single) = (watch.name.clone(), watch.key().is_some());
         let Some(line) = self.lines.get_mut(&name) else { return };
         for own in line.claims.iter_mut() {
             let id = own.claim.id;
-            if *own.key == *key {
+            if self.space.is_key(&key, &own.claim, own.number) {
                 if matches!(own.phase, Phase::Waiting(_) | Phase::Held(_)) && at > own.created {
                     own.phase = Phase::Over;
                     self.vanished.push((name.clone(), id));
@@ -78,7 +79,7 @@ impl Claims {
                 continue;
             }
             let Phase::Waiting(ahead) = &own.phase else { continue };
-            if !ahead.iter().any(|other| other.key == key && other.created < at) {
+            if !ahead.0.iter().any(|other| other.key == key && other.created < at) {
                 continue;
             }
             if own.passes(&key, at) {

@@ -41,10 +41,12 @@ pub(super) use self::watches::watch_request;
 use self::{few::Few, watches::Watch};
 use super::{
     codec::{Contender, Space},
+    leave::LATEST,
     proto::WatchRequest,
 };
 use crate::{
     backend::{Claim, ClaimId, News},
+    backends::shared::order::count,
     clock::Moment,
     model::name::Name,
 };
@@ -59,8 +61,9 @@ const UNLEFT: Duration = Duration::from_secs(10);
 const BUSY: usize = 1_024;
 
 /// The claims of a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Claims {
+    space: Arc<Space>,
     /// Boxed, as the watches are: of a large map half of the room is unused.
     lines: HashMap<Name, Box<Line>>,
     watches: HashMap<i64, Box<Watch>>,
@@ -80,32 +83,77 @@ pub(super) struct Claims {
     /// Claims whose key was deleted by somebody else.
     vanished: Vec<(Name, ClaimId)>,
     news: VecDeque<News>,
+    /// When a claim was last forgotten.
+    forgot: Option<Moment>,
     /// How far the stream said that it is.
     progress: watch::Sender<Progress>,
 }
 
-/// A line that this client has claims in, or had lately.
+/// A line that this client has claims in, or had lately. A process may hold very many locks, so what most of them do
+/// not need is apart, and keys are made when they are needed.
 #[derive(Debug, Default)]
 struct Line {
     claims: Few,
-    /// Numbers of keys below that of the last claim that are not in use.
-    free: Vec<usize>,
     /// The watch of all of it.
     whole: Option<i64>,
-    /// The watches of single keys.
-    single: BTreeMap<Box<[u8]>, i64>,
     /// Since when there is no claim, and whether it is among the idle.
     idle_since: Moment,
     is_queued: bool,
+    long: Option<Box<Long>>,
+}
+
+/// What only lines need in which this client has several claims, or waits far back.
+#[derive(Debug, Default)]
+struct Long {
+    /// Numbers of keys below that of the last claim that are not in use.
+    free: Vec<u32>,
+    /// The watches of single keys.
+    single: BTreeMap<Box<[u8]>, i64>,
+}
+
+impl Line {
+    fn long(&mut self) -> &mut Long {
+        self.long.get_or_insert_default()
+    }
+
+    /// The watches of single keys.
+    fn single(&self) -> impl Iterator<Item = (&[u8], i64)> {
+        self.long.iter().flat_map(|long| &long.single).map(|(key, id)| (&**key, *id))
+    }
+
+    fn single_of(&self, key: &[u8]) -> Option<i64> {
+        self.long.as_ref()?.single.get(key).copied()
+    }
+
+    /// All of its watches.
+    fn watches(&self) -> impl Iterator<Item = i64> {
+        self.whole.into_iter().chain(self.single().map(|(_, id)| id))
+    }
+
+    /// It has this watch now, of a key or of all of it.
+    fn is_watched_by(&mut self, key: Option<Box<[u8]>>, id: i64) {
+        match key {
+            None => self.whole = Some(id),
+            Some(key) => drop(self.long().single.insert(key, id)),
+        }
+    }
+
+    /// It does not have this watch any more.
+    fn is_not_watched_by(&mut self, id: i64) {
+        self.whole.take_if(|whole| *whole == id);
+        if let Some(long) = &mut self.long {
+            long.single.retain(|_, single| *single != id);
+            self.long.take_if(|long| long.single.is_empty() && long.free.is_empty());
+        }
+    }
 }
 
 /// A claim of this client.
 #[derive(Debug)]
 struct OwnClaim {
     claim: Arc<Claim>,
-    key: Box<[u8]>,
     /// The number in its key.
-    number: usize,
+    number: u32,
     lease: i64,
     created: i64,
     /// What is added to that for its epoch.
@@ -118,7 +166,7 @@ struct OwnClaim {
     /// The watch that tells its end from a reading of its key on; zero if there is none.
     covered_by: i64,
     /// How many waited for it when its line was last read.
-    waiting: usize,
+    waiting: u32,
     phase: Phase,
 }
 
@@ -127,13 +175,16 @@ struct OwnClaim {
 enum Phase {
     /// Not answered yet.
     Asking,
-    /// It waits for these, in order.
-    Waiting(Vec<Contender>),
+    Waiting(Box<Ahead>),
     /// It holds with this epoch.
     Held(i64),
     /// It is being given back, or it was deleted by somebody else.
     Over,
 }
+
+/// Those that a claim waits for, in order.
+#[derive(Debug)]
+struct Ahead(Vec<Contender>);
 
 /// What has to be known to give a claim back.
 #[derive(Debug)]
@@ -146,6 +197,25 @@ pub(super) struct Leaving {
 }
 
 impl Claims {
+    pub(super) fn new(space: Arc<Space>) -> Self {
+        Self {
+            space,
+            lines: HashMap::new(),
+            watches: HashMap::new(),
+            last_watch: 0,
+            stream: None,
+            young: VecDeque::new(),
+            idle: VecDeque::new(),
+            unleft: VecDeque::new(),
+            stale: HashSet::new(),
+            busy: HashSet::new(),
+            vanished: Vec::new(),
+            news: VecDeque::new(),
+            forgot: None,
+            progress: watch::Sender::default(),
+        }
+    }
+
     /// A claim is about to be asked for. Says under which lease that was done before, if it was.
     pub(super) fn lease_of(&self, claim: &Claim) -> Option<i64> {
         let own = self.lines.get(&claim.name)?.claims.get(claim.id)?;
@@ -178,17 +248,17 @@ impl Claims {
     }
 
     /// A claim is asked for, now. Says under which key.
-    pub(super) fn asking(&mut self, space: &Space, claim: &Arc<Claim>, lease: i64) -> Vec<u8> {
+    pub(super) fn asking(&mut self, claim: &Arc<Claim>, lease: i64) -> Vec<u8> {
         let line = match self.lines.get_mut(&claim.name) {
             Some(line) => line,
             None => self.lines.entry(claim.name.clone()).or_default(),
         };
         if line.claims.get(claim.id).is_none() {
             // One that none of our claims has, not even one that may have left.
-            let number = line.free.pop().unwrap_or(line.claims.len());
+            let free = line.long.as_mut().and_then(|long| long.free.pop());
+            let number = free.unwrap_or_else(|| count(line.claims.len()));
             let own = OwnClaim {
                 claim: Arc::clone(claim),
-                key: space.key(claim, number).into(),
                 number,
                 lease,
                 created: 0,
@@ -204,7 +274,7 @@ impl Claims {
         let Some(own) = line.claims.get_mut(claim.id) else { return Default::default() };
         own.lease = lease;
         own.unanswered += 1;
-        own.key.to_vec()
+        own.key(&self.space)
     }
 
     /// A question for a claim was answered, or never sent.
@@ -250,8 +320,23 @@ impl Claims {
     /// A claim is in line.
     pub(super) fn is_there(&mut self, claim: &Claim, found: &Contender) {
         if let Some(own) = self.get_mut(&claim.name, claim.id) {
+            if own.came_back(found) {
+                // How it stood before is nothing to its new place.
+                own.phase = Phase::Asking;
+            }
             (own.created, own.base, own.lease) = (found.created, found.base, found.lease);
         }
+    }
+
+    /// Whether a claim of this client is known that has this key, or this id.
+    pub(super) fn knows(&self, name: &Name, key: &[u8], id: Option<ClaimId>) -> bool {
+        let mut own = self.lines.get(name).into_iter().flat_map(|line| line.claims.iter());
+        own.any(|own| id == Some(own.claim.id) || self.space.is_key(key, &own.claim, own.number))
+    }
+
+    /// Until when a copy of a question may arrive for a claim that is not known any more; none if all are known.
+    pub(super) fn copies_until(&self) -> Option<Moment> {
+        self.forgot.map(|forgot| forgot + LATEST)
     }
 
     /// The lease of a claim is over.
@@ -277,9 +362,9 @@ impl Claims {
         if is_first {
             self.unleft.push_back((now + UNLEFT, name.clone(), id));
         }
-        let own = self.get_mut(name, id)?;
+        let own = self.lines.get(name)?.claims.get(id)?;
         Some(Leaving {
-            key: own.key.to_vec(),
+            key: own.key(&self.space),
             lease: own.lease,
             created: own.created,
             may_repeat: own.unanswered > 0,
@@ -301,22 +386,30 @@ impl Claims {
     pub(super) fn forget(&mut self, name: &Name, id: ClaimId, now: Moment) {
         let Some(line) = self.lines.get_mut(name) else { return };
         let Some(gone) = line.claims.remove(id) else { return };
+        self.forgot = Some(now);
         if !line.claims.is_empty() {
-            line.free.push(gone.number);
+            line.long().free.push(gone.number);
             return;
         }
-        line.free.clear();
+        if let Some(long) = &mut line.long {
+            long.free.clear();
+            line.long.take_if(|long| long.single.is_empty());
+        }
         if line.whole.is_some() {
             line.idle_since = now;
             if !std::mem::replace(&mut line.is_queued, true) {
                 self.idle.push_back((now + LINGER, name.clone()));
             }
         } else {
-            let single = std::mem::take(&mut line.single);
-            self.lines.remove(name);
-            for watch in single.into_values() {
-                self.cancel(watch);
-            }
+            self.forget_line(name);
+        }
+    }
+
+    /// Nothing is watched for a line any more.
+    fn forget_line(&mut self, name: &Name) {
+        let line = self.lines.remove(name);
+        for watch in line.iter().flat_map(|line| line.watches()) {
+            self.cancel(watch);
         }
     }
 
@@ -324,5 +417,17 @@ impl Claims {
     pub(super) fn waits(&self, name: &Name, id: ClaimId) -> bool {
         let own = self.lines.get(name).and_then(|line| line.claims.get(id));
         own.is_some_and(|own| matches!(own.phase, Phase::Waiting(_)))
+    }
+}
+
+impl OwnClaim {
+    /// Whether it has another place than the one that it was last told of: its key was deleted, and a question that was
+    /// repeated, or a copy of it, put it back.
+    fn came_back(&self, found: &Contender) -> bool {
+        matches!(self.phase, Phase::Waiting(_) | Phase::Held(_)) && found.created > self.created
+    }
+
+    fn key(&self, space: &Space) -> Vec<u8> {
+        space.key(&self.claim, self.number)
     }
 }

@@ -1,11 +1,11 @@
 //! How a claim of this client stands: from its line as it was read, and from who went away since.
 
-use super::{Claims, OwnClaim, Phase, YOUNG};
+use super::{Ahead, Claims, OwnClaim, Phase, YOUNG};
 use crate::{
     backend::{Claim, ClaimId, Grant, Place, Standing},
     backends::{
         etcd::{
-            codec::{Contender, Space},
+            codec::Contender,
             order::{ahead_of, order},
         },
         shared::order::{Order, count},
@@ -18,7 +18,6 @@ impl Claims {
     /// The line was read: notes how a claim of ours stands, and watches what it has to.
     pub(in crate::backends::etcd) fn stands(
         &mut self,
-        space: &Space,
         claim: &Claim,
         (line, order): (&[Contender], &Order),
         at: i64,
@@ -31,7 +30,7 @@ impl Claims {
         };
         let me = &line[index];
         let holds = order.holders().any(|holder| holder == index);
-        let waiting = order.waiters().count();
+        let waiting = count(order.waiters().count());
         let Some(own) = self.get_mut(name, id) else {
             // Of somebody else, who left it to us.
             return if holds {
@@ -40,7 +39,15 @@ impl Claims {
                 waits(ahead_of(index, order).count())
             };
         };
-        (own.created, own.base, own.lease) = (me.created, me.base, me.lease);
+        if own.came_back(me) {
+            // Others may have held in between, and may be ahead of it now.
+            self.vanishes(name, id, now);
+            return Standing::Gone;
+        }
+        // A release must not find a copy of a claim that is over, and take it for the claim.
+        if !matches!(own.phase, Phase::Over) {
+            (own.created, own.base, own.lease) = (me.created, me.base, me.lease);
+        }
         match own.phase {
             Phase::Over => return Standing::Gone,
             // A reading may be older than what was heard: who holds goes on holding.
@@ -60,30 +67,32 @@ impl Claims {
         let ahead: Vec<_> = ahead_of(index, order).map(|index| line[index].clone()).collect();
         let standing = waits(ahead.len());
         own.known_at = at;
-        own.phase = Phase::Waiting(ahead);
+        own.phase = Phase::Waiting(Box::new(Ahead(ahead)));
         if order.is_boarding {
             // That it is done is written, and only what is deleted is heard.
             self.stale.insert(name.clone());
         }
-        self.watch(space, name);
+        self.watch(name);
         self.catch_up(name, id, now).unwrap_or(standing)
     }
 
     /// What was heard since the line was read, before anybody knew what to make of it.
     fn catch_up(&mut self, name: &Name, id: ClaimId, now: Moment) -> Option<Standing> {
         let line = self.lines.get_mut(name)?;
-        let own = line.claims.get_mut(id)?;
-        let known_at = own.known_at;
+        let known_at = line.claims.get(id)?.known_at;
         let mut heard = Vec::new();
-        for watch in line.whole.iter().chain(line.single.values()).filter_map(|id| self.watches.get(id)) {
-            let Some(covers) = watch.covers else { continue };
-            if covers.max(watch.forgotten) > known_at {
+        for watch in line.watches().filter_map(|id| self.watches.get(&id)) {
+            let Some(covers) = watch.covers() else { continue };
+            let more = watch.more.as_ref();
+            if covers.max(more.map_or(0, |more| more.forgotten)) > known_at {
                 self.stale.insert(name.clone());
             }
-            heard.extend(watch.recent.iter().filter(|(at, _)| *at > known_at).cloned());
+            let recent = more.into_iter().flat_map(|more| &more.recent);
+            heard.extend(recent.filter(|(at, _)| *at > known_at).cloned());
         }
+        let own = line.claims.get_mut(id)?;
         for (at, key) in heard {
-            if *key == *own.key {
+            if self.space.is_key(&key, &own.claim, own.number) {
                 self.is_gone(name, id, now);
                 return Some(Standing::Gone);
             }
@@ -106,11 +115,11 @@ impl OwnClaim {
     /// Somebody ahead went away. Says whether this claim holds now, as far as that can be known from here.
     pub(super) fn passes(&mut self, key: &[u8], at: i64) -> bool {
         let Phase::Waiting(ahead) = &mut self.phase else { return false };
-        if ahead.iter().any(|other| other.owner.is_some()) || self.claim.owner.is_some() {
+        if ahead.has_owners() || self.claim.owner.is_some() {
             return false;
         }
-        ahead.retain(|other| other.key != key || other.created > at);
-        let holds = order(ahead).has_room_for(self.claim.share);
+        ahead.0.retain(|other| other.key != key || other.created > at);
+        let holds = order(&ahead.0).has_room_for(self.claim.share);
         if holds {
             self.phase = Phase::Held(self.epoch());
         }
@@ -120,20 +129,24 @@ impl OwnClaim {
     /// Whether this claim may come to hold by what is not known here.
     pub(super) fn may_be_passed_unheard(&self) -> bool {
         match &self.phase {
-            Phase::Waiting(ahead) => {
-                self.claim.owner.is_some() || ahead.iter().any(|other| other.owner.is_some())
-            }
+            Phase::Waiting(ahead) => self.claim.owner.is_some() || ahead.has_owners(),
             Phase::Asking | Phase::Held(_) | Phase::Over => false,
         }
     }
 }
 
-pub(super) fn held(claim: &Claim, epoch: i64, waiting: usize) -> Standing {
+impl Ahead {
+    fn has_owners(&self) -> bool {
+        self.0.iter().any(|other| other.owner.is_some())
+    }
+}
+
+pub(super) fn held(claim: &Claim, epoch: i64, waiting: u32) -> Standing {
     Standing::Held(grant(claim, epoch, waiting))
 }
 
-pub(super) fn grant(claim: &Claim, epoch: i64, waiting: usize) -> Grant {
-    Grant::new(epoch as u64, claim.ttl, count(waiting))
+pub(super) fn grant(claim: &Claim, epoch: i64, waiting: u32) -> Grant {
+    Grant::new(epoch as u64, claim.ttl, waiting)
 }
 
 /// What is ahead is watched, so the claim need not be told when to look again.

@@ -15,17 +15,16 @@ const BASE: i64 = 1_000;
 
 struct Client {
     claims: Claims,
-    space: Space,
 }
 
 impl Client {
     fn new() -> Self {
-        Self { claims: Claims::default(), space: Space::new("t/") }
+        Self { claims: Claims::new(Arc::new(Space::new("t/"))) }
     }
 
     /// Asks for a claim and puts it into a line, at a revision. Says how it stands when the line is read at another.
     fn enter(&mut self, claim: &Arc<Claim>, line: &mut Vec<Contender>, created: i64, at: i64) -> Standing {
-        let key = self.claims.asking(&self.space, claim, 1);
+        let key = self.claims.asking(claim, 1);
         line.push(Contender { key, created, lease: 1, base: BASE, ..Contender::last(claim) });
         let standing = self.stands(claim, line, at);
         self.claims.answered(claim);
@@ -33,7 +32,7 @@ impl Client {
     }
 
     fn stands(&mut self, claim: &Claim, line: &[Contender], at: i64) -> Standing {
-        self.claims.stands(&self.space, claim, (line, &order(line)), at, Moment::default())
+        self.claims.stands(claim, (line, &order(line)), at, Moment::default())
     }
 
     /// The server has made the watch with this number.
@@ -69,7 +68,7 @@ fn claim(client: u64, serial: u64, share: Share, owner: Option<&str>) -> Arc<Cla
 /// A claim of another client.
 fn other(created: i64, share: Share, owner: Option<&str>) -> Contender {
     let claim = claim(7, created.unsigned_abs(), share, owner);
-    let key = Space::new("t/").key(&claim, claim.id.serial() as usize);
+    let key = Space::new("t/").key(&claim, claim.id.serial() as u32);
     Contender { key, created, ..Contender::last(&claim) }
 }
 
@@ -150,11 +149,59 @@ fn a_claim_whose_key_somebody_deleted_is_gone_and_given_back() {
 }
 
 #[test]
+fn a_hold_that_a_copy_put_back_behind_others_is_gone() {
+    let mut client = Client::new();
+    let (mine, mut line) = (claim(1, 1, Share::Exclusive, None), Vec::new());
+    assert_eq!(client.enter(&mine, &mut line, 3, 3), Standing::Held(held(3, 0)));
+    // It was put out, which nobody heard here, and another one holds when its question arrives again.
+    let back = Contender { created: 6, ..line[0].clone() };
+    line = vec![other(5, Share::Exclusive, None), back];
+    assert_eq!(client.stands(&mine, &line, 7), Standing::Gone);
+    assert_eq!(client.claims.take_vanished(), [(mine.name.clone(), mine.id)]);
+    // Nor does it hold once it is the first.
+    assert_eq!(client.stands(&mine, &line[1..], 8), Standing::Gone);
+    // A release says that it was not there, and the copy is a stray then.
+    assert_eq!(client.claims.leaving(&mine.name, mine.id, Moment::default()).unwrap().created, 3);
+}
+
+#[test]
+fn a_claim_that_is_asked_for_again_stands_where_it_came_the_second_time() {
+    let mut client = Client::new();
+    let (mine, mut line) = (claim(1, 1, Share::Exclusive, None), Vec::new());
+    // Nobody took this answer.
+    assert_eq!(client.enter(&mine, &mut line, 3, 3), Standing::Held(held(3, 0)));
+    let back = Contender { created: 6, ..line[0].clone() };
+    client.claims.is_there(&mine, &back);
+    line = vec![other(5, Share::Exclusive, None), back];
+    assert_eq!(client.stands(&mine, &line, 6), waiting(1));
+}
+
+#[test]
+fn a_claim_is_known_from_its_question_until_it_is_forgotten() {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let (name, now) = (&mine.name, Moment::default());
+    let key = Space::new("t/").key(&mine, 0);
+    assert!(!client.claims.knows(name, &key, Some(mine.id)));
+    assert_eq!(client.claims.asking(&mine, 1), key);
+    assert!(client.claims.knows(name, &key, None));
+    // Under another key, as it may be after it was asked for again.
+    assert!(client.claims.knows(name, b"t/a/other-1", Some(mine.id)));
+    assert!(!client.claims.knows(name, b"t/a/other-1", None));
+    client.claims.leaving(name, mine.id, now);
+    assert!(client.claims.knows(name, &key, None));
+    assert_eq!(client.claims.copies_until(), None);
+    client.claims.forget(name, mine.id, now);
+    assert!(!client.claims.knows(name, &key, Some(mine.id)));
+    assert_eq!(client.claims.copies_until(), Some(now + LATEST));
+}
+
+#[test]
 fn a_claim_that_was_left_is_known_until_no_question_for_it_may_arrive() {
     let mut client = Client::new();
     let mine = claim(1, 1, Share::Exclusive, None);
     let now = Moment::default();
-    client.claims.asking(&client.space, &mine, 1);
+    client.claims.asking(&mine, 1);
     // It is not in line, and its first question was not answered.
     assert_eq!(client.stands(&mine, &[], 2), Standing::Gone);
     assert!(client.claims.leaving(&mine.name, mine.id, now).is_some_and(|leaving| leaving.may_repeat));
@@ -167,7 +214,7 @@ fn a_claim_that_was_left_is_known_until_no_question_for_it_may_arrive() {
 fn keys_are_used_again_and_never_by_two_claims_at_once() {
     let mut client = Client::new();
     let claims: Vec<_> = (1..=4).map(|serial| claim(1, serial, Share::Exclusive, None)).collect();
-    let key = |client: &mut Client, serial: usize| client.claims.asking(&client.space, &claims[serial], 1);
+    let key = |client: &mut Client, serial: usize| client.claims.asking(&claims[serial], 1);
     let keys = [key(&mut client, 0), key(&mut client, 1), key(&mut client, 2)];
     assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
     client.claims.forget(&claims[1].name, claims[1].id, Moment::default());
@@ -187,7 +234,7 @@ fn holder() -> (Client, Arc<Claim>, Vec<Contender>) {
     let mut client = Client::new();
     let (mine, mut line) = (claim(1, 1, Share::Exclusive, None), Vec::new());
     assert_eq!(client.enter(&mine, &mut line, 3, 3), Standing::Held(held(3, 0)));
-    client.claims.watch_whole(&client.space, &mine.name, 4);
+    client.claims.watch_whole(&mine.name, 4);
     client.watches(1, 5);
     (client, mine, line)
 }

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use super::{Claims, LINGER, Phase, UNLEFT, YOUNG};
 use crate::{
     backend::{ClaimId, News, What},
-    backends::etcd::codec::Space,
     clock::Moment,
     model::name::Name,
 };
@@ -61,7 +60,7 @@ impl Claims {
     }
 
     /// Watches the holds that have grown up, and stops to watch lines that are not used any more.
-    pub(in crate::backends::etcd) fn pass_time(&mut self, space: &Space, now: Moment) {
+    pub(in crate::backends::etcd) fn pass_time(&mut self, now: Moment) {
         while self.young.front().is_some_and(|(due, ..)| *due <= now) {
             let Some((_, name, id)) = self.young.pop_front() else { break };
             if let Some(own) = self.get_mut(&name, id)
@@ -69,7 +68,7 @@ impl Claims {
             {
                 // Not from the next one on: a stream with a watch that begins later than now does not tell its progress.
                 let from = own.known_at;
-                self.watch_whole(space, &name, from);
+                self.watch_whole(&name, from);
             }
         }
         if self.young.is_empty() && self.young.capacity() > MANY {
@@ -89,11 +88,7 @@ impl Claims {
                 self.idle.push_back((due, name));
                 continue;
             }
-            let watches: Vec<_> = line.whole.into_iter().chain(line.single.values().copied()).collect();
-            self.lines.remove(&name);
-            for watch in watches {
-                self.cancel(watch);
-            }
+            self.forget_line(&name);
         }
     }
 }

@@ -98,3 +98,69 @@ BEGIN
   END IF;
 END
 //
+DROP PROCEDURE IF EXISTS tidelock_renew_together
+//
+-- Renewals of one client that go together, with one commit: of claims in lines that move for no other reason. Nobody in them has
+-- lapsed, so nothing changes but when these lapse. All others are left to tidelock_renew, also those that are not found: it says
+-- that they are gone. Each of `p_claims` is an array: its number, its name in hexadecimal digits, its claim. Answers for each that
+-- was renewed its number and what tidelock_renew answers.
+-- Never waits for a row: one that somebody else has locked is not done. It commits before tidelock_renew is called for the rest,
+-- which does wait: two calls that each have lines and wait for those of the other would be a deadlock.
+CREATE PROCEDURE tidelock_renew_together(p_client BIGINT UNSIGNED, p_claims LONGTEXT CHARACTER SET latin1)
+MODIFIES SQL DATA
+BEGIN
+  DECLARE v_done, v_alone, v_longer, v_claims, v_names MEDIUMTEXT CHARACTER SET latin1;
+  DECLARE v_now BIGINT;
+  DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(0);
+  END IF;
+  -- Earlier than the change: then leases end early rather than late.
+  SET v_now = CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED);
+  START TRANSACTION;
+  -- Of a longer line `lapses` is when the first of all its claims may lapse.
+  SELECT GROUP_CONCAT(IF(l.many, NULL, CONCAT(s.number, ' H ', l.epoch, ' ', l.ttl, ' 0')) SEPARATOR ';'),
+      GROUP_CONCAT(IF(l.many, NULL, s.number)), GROUP_CONCAT(IF(l.many, s.number, NULL)),
+      GROUP_CONCAT(IF(l.many, s.claim, NULL)), GROUP_CONCAT(IF(l.many, CONCAT('0x', HEX(l.name)), NULL))
+    INTO v_done, v_alone, v_longer, v_claims, v_names
+    FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (
+      number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]')) s
+    STRAIGHT_JOIN tidelock_lines l ON l.name = UNHEX(s.name)
+    WHERE l.lapses > v_now
+      AND IF(l.many, l.day = v_now DIV 86400000000, l.client = p_client AND l.claim = s.claim)
+    FOR UPDATE SKIP LOCKED;
+  IF v_alone IS NOT NULL THEN
+    -- All of these are there, and locked: see tidelock_together.
+    INSERT INTO tidelock_lines (name, day, epoch)
+      SELECT UNHEX(s.name), v_now DIV 86400000000, 0
+      FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (
+        number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]')) s
+      WHERE FIND_IN_SET(s.number, v_alone)
+      ON DUPLICATE KEY UPDATE day = VALUES(day), lapses = v_now + ttl;
+  END IF;
+  IF v_longer IS NOT NULL THEN
+    -- A join that updates would write the rows to a temporary table first. Nothing but numbers that this server wrote, and names
+    -- of lines that are locked: a claim that is in another one is not touched.
+    -- As a number, the last condition is no part of what is looked for: each claim with each name.
+    SET @tidelock_renew = CONCAT('UPDATE tidelock_claims FORCE INDEX (by_client) SET lapses = ', v_now, ' + ttl, pushed = 0 ',
+      'WHERE client = ', p_client, ' AND claim IN (', v_claims, ') AND (name IN (', v_names, ')) = 1');
+    PREPARE tidelock_renew FROM @tidelock_renew;
+    EXECUTE tidelock_renew;
+    DEALLOCATE PREPARE tidelock_renew;
+    -- Only the first that waits is told when to look again.
+    SELECT CONCAT_WS(';', v_done, GROUP_CONCAT(s.number, IF(c.hold, CONCAT(' H ', c.epoch, ' ', c.ttl, ' '), ' W '), (
+        SELECT IF(c.hold, SUM(o.hold = 0), CONCAT(SUM(o.hold OR o.place < c.place), ' ',
+          IF(SUM(o.hold = 0 AND o.place < c.place), -1, MIN(IF(o.hold, o.lapses, NULL)) - v_now)))
+        FROM tidelock_claims o WHERE o.name = c.name) SEPARATOR ';')) INTO v_done
+      FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (
+        number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]')) s
+      STRAIGHT_JOIN tidelock_claims c ON c.client = p_client AND c.claim = s.claim AND c.name = UNHEX(s.name)
+      WHERE FIND_IN_SET(s.number, v_longer);
+  END IF;
+  COMMIT;
+  SELECT COALESCE(v_done, '');
+  IF CONCAT(@@global.read_only) NOT IN ('0', 'OFF') THEN
+    CALL tidelock_refuse(1);
+  END IF;
+END
+//

@@ -9,7 +9,7 @@ DECLARE
 BEGIN
   FOR g IN SELECT n.oid::regprocedure AS new, a.grantee::regrole AS who
     FROM (VALUES ('leave', 'exit'), ('advisory_leave', 'advisory_exit'), ('leave', 'together'), ('exit', 'together'),
-      ('hello', 'kept'), ('look', 'follow')) v (old, new)
+      ('hello', 'kept'), ('look', 'follow'), ('renew', 'renew_together')) v (old, new)
     JOIN pg_proc p ON p.proname = v.old AND p.pronamespace = 'tidelock'::regnamespace
     JOIN pg_proc n ON n.proname = v.new AND n.pronamespace = p.pronamespace, aclexplode(p.proacl) a
     WHERE a.grantee NOT IN (0, p.proowner)

@@ -73,6 +73,19 @@ CREATE OR REPLACE FUNCTION tidelock.granted(c tidelock.claim, p_epoch bigint, p_
     c.label)::tidelock.claim
 $$;
 
+-- Whether a claim holds a line exclusively, and the next one wants the same, for nobody that has more than one claim; nobody has
+-- lapsed. Each element that a statement names reads the whole line, from elsewhere if it is long. This reads it once.
+CREATE OR REPLACE FUNCTION tidelock.passes_on(claims tidelock.claim[], p_id uuid, p_at bigint) RETURNS boolean
+  LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  c tidelock.claim := claims[1];
+  next tidelock.claim := claims[2];
+BEGIN
+  RETURN c.id = p_id AND c.share = 0 AND c.owner IS NULL AND c.hold = 1
+    AND next.share = 0 AND next.owner IS NULL AND next.ttl <= tidelock.long_lease()
+    AND NOT EXISTS (SELECT FROM unnest(claims) other WHERE other.lapses <= p_at);
+END $$;
+
 -- Tells the client of a claim: G granted | E evicted | A something moved, then its id and name, then what there is to say.
 CREATE OR REPLACE FUNCTION tidelock.tell(what text, p_name text, p_id uuid, said text) RETURNS void
   LANGUAGE sql VOLATILE AS $$

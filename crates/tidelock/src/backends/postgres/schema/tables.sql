@@ -26,7 +26,7 @@ REVOKE ALL ON SCHEMA tidelock FROM PUBLIC;
 -- Which clients may call what is here: one that knows a smaller number says so instead. Both are read from the catalogue.
 CREATE OR REPLACE FUNCTION tidelock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 -- What is here: a client that needs a larger number installs it, or says that it has to be installed.
-CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 4';
+CREATE OR REPLACE FUNCTION tidelock.revision() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 5';
 
 -- A claim in line. Times are microseconds since 1970, by the server's clock.
 DO $$ BEGIN

@@ -230,10 +230,7 @@ BEGIN
     IF nullif(current_setting('tidelock.quiet_until', true), '')::bigint <= p_at THEN
       UPDATE tidelock.line SET epoch = greatest(epoch + 1, p_at), used = p_at,
         claims = tidelock.granted(claims[2], greatest(epoch + 1, p_at), p_at) || claims[3:]
-      WHERE name = p_name AND (claims[1]).id = p_id AND (claims[1]).share = 0 AND (claims[1]).owner IS NULL
-        AND (claims[1]).hold = 1 AND (claims[2]).share = 0 AND (claims[2]).owner IS NULL
-        AND (claims[2]).ttl <= tidelock.long_lease() AND followed IS NULL
-        AND NOT EXISTS (SELECT FROM unnest(claims) c WHERE c.lapses <= p_at)
+      WHERE name = p_name AND followed IS NULL AND tidelock.passes_on(claims, p_id, p_at)
       RETURNING (claims[1]).id, epoch, (claims[1]).ttl, cardinality(claims) - 1 INTO next.id, next.epoch, next.ttl, next.n;
       IF FOUND THEN
         PERFORM tidelock.tell('G', p_name, next.id, format('%s %s %s', next.epoch, next.ttl, next.n));

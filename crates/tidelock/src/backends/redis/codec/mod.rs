@@ -94,6 +94,11 @@ impl Space {
         pattern + "{*}"
     }
 
+    /// The channel on which those who watch all locks hear of evictions, except in a cluster.
+    pub(super) fn evictions(&self) -> String {
+        format!("{}in:evicted", self.prefix)
+    }
+
     /// The channel on which a client hears of its claims.
     pub(super) fn inbox(&self, client: ClientId, shard: &str) -> String {
         format!("{}in:{:016x}{shard}", self.prefix, client.get())

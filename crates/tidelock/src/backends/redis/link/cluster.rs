@@ -73,6 +73,12 @@ impl Cluster {
         Ok(self.current())
     }
 
+    /// Each member that serves slots by now.
+    pub(super) async fn all_now(&self) -> Result<Vec<Arc<Server>>, Failure> {
+        self.refresh().await?;
+        Ok(self.current())
+    }
+
     /// Each member that served slots when it was last asked.
     pub(super) fn current(&self) -> Vec<Arc<Server>> {
         let mut servers: Vec<Arc<Server>> = Vec::new();

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `server` | one server: its connection, and what is known of it |
 //! | `open` | opening that connection: the server is checked and subscribed to |
+//! | `lazy` | a stream that is read now and then |
 //! | `pool` | connections to one server of which each serves one transaction at a time |
 //! | `sentinel` | the master that Sentinels name |
 //! | `cluster` | the members that slots are spread over |
 //! | `slots` | in which slot a key is, and which channels are in the same |
 
 mod cluster;
+mod lazy;
 mod open;
 mod pool;
 mod sentinel;
@@ -160,6 +162,14 @@ impl Link {
             Self::One(server) => Ok(vec![Arc::clone(server)]),
             Self::Sentinel(sentinel) => Ok(vec![sentinel.server().await?]),
             Self::Cluster(cluster) => cluster.all().await,
+        }
+    }
+
+    /// Each server that has locks, as far as others say by now: slots move, and replicas take over.
+    pub(super) async fn all_now(&self) -> Result<Vec<Arc<Server>>, Failure> {
+        match self {
+            Self::Cluster(cluster) => cluster.all_now().await,
+            _ => self.all().await,
         }
     }
 

@@ -11,15 +11,20 @@ use redis::{AsyncConnectionConfig, PushInfo, aio::MultiplexedConnection};
 use super::{
     super::{
         errors::classify_connecting,
-        fitness::{Fitness, syncs_all, time_of},
+        fitness::{Fitness, skips_scripts, syncs_all, time_of},
         library,
         quiet::Quiet,
         wake::hear,
     },
     Live, Server,
-    server::{State, Subscribed},
+    lazy::Lazy,
+    server::{State, Subscribed, count_jump},
 };
-use crate::{backend::Failure, backends::shared::failures::no_answer_within, clock::Moment};
+use crate::{
+    backend::Failure,
+    backends::shared::{attend::attend, failures::no_answer_within},
+    clock::Moment,
+};
 
 /// How long a connection may take to be made.
 pub(super) const CONNECT: Duration = Duration::from_secs(3);
@@ -50,7 +55,7 @@ impl Server {
         let jumped = fitness.time.is_some_and(|time| state.clock.shows_jump(time, asked, answered));
         if let Some(time) = fitness.time.filter(|_| self.common.wary || !state.clock.is_known()) {
             // The first time has nothing to be compared with; among servers that vote it is compared with theirs.
-            let _ = state.clock.note(time, asked, answered);
+            let _ = state.clock.note(time, asked, answered).inspect_err(count_jump);
         }
         self.note(&mut state, fitness, jumped);
         state.live = Some(Subscribed { connection: connection.clone(), shards: HashSet::new() });
@@ -94,6 +99,7 @@ impl Server {
             fitness.time =
                 redis::cmd("TIME").query_async(&mut connection).await.ok().and_then(|told| time_of(&told));
         }
+        fitness.skips_scripts = fitness.keeps_data && skips_scripts(&mut connection).await;
         if fitness.is_replica {
             return Err(Failure::unreachable(
                 "it is a replica, which cannot grant locks: name its master in the URL, or use redis+sentinel://",
@@ -103,10 +109,26 @@ impl Server {
         Ok((connection, fitness, asked))
     }
 
-    /// A connection of its own, on which something else is heard.
+    /// A connection of its own, on which something else is heard at once.
     pub(crate) async fn another_connection(
         &self,
         hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Failure> {
+        self.heard_by(hear, false).await
+    }
+
+    /// The same for news that are many, and can wait.
+    pub(crate) async fn lazy_connection(
+        &self,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+    ) -> Result<MultiplexedConnection, Failure> {
+        self.heard_by(hear, true).await
+    }
+
+    async fn heard_by(
+        &self,
+        hear: impl Fn(PushInfo) + Send + Sync + 'static,
+        can_wait: bool,
     ) -> Result<MultiplexedConnection, Failure> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT))
@@ -115,8 +137,23 @@ impl Server {
                 hear(push);
                 Ok::<(), ()>(())
             });
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        connecting.await.map_err(|error| classify_connecting(&error))
+        let info = self.client.get_connection_info();
+        let connecting = async {
+            let stream = if can_wait { Lazy::connect(info.addr()).await? } else { None };
+            let Some(stream) = stream else {
+                return self.client.get_multiplexed_async_connection_with_config(&config).await;
+            };
+            let settings = info.redis_settings();
+            let (connection, driver) =
+                MultiplexedConnection::new_with_config(settings, stream, config).await?;
+            // It ends with the connection.
+            attend(driver);
+            Ok(connection)
+        };
+        match tokio::time::timeout(CONNECT, connecting).await {
+            Ok(connected) => connected.map_err(|error| classify_connecting(&error)),
+            Err(_) => Err(no_answer_within(CONNECT)),
+        }
     }
 
     /// Notes what a server says about itself. One that came back without its data may have forgotten

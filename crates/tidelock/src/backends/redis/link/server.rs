@@ -29,6 +29,7 @@ use crate::{
     backend::Failure,
     backends::shared::{failures, mutex::lock, once::Once, silence::Silence},
     clock::Moment,
+    events,
 };
 
 /// After how long without any answer a connection is given up.
@@ -36,6 +37,14 @@ const SILENT: Duration = Duration::from_secs(6);
 
 /// A connection that is open, and how many were made up to it.
 pub(crate) type Live = (MultiplexedConnection, u64);
+
+/// As metrics name the store. Servers that vote are such servers, too.
+const STORE: &str = "redis";
+
+/// The clock of a server jumped.
+pub(super) fn count_jump(jump: &Failure) {
+    events::clock_jumped(STORE, jump);
+}
 
 /// One server, and the connection to it.
 #[derive(Debug)]
@@ -78,6 +87,7 @@ pub(super) struct Subscribed {
 
 impl Server {
     pub(super) fn new(address: String, client: Client, common: &Arc<Common>) -> Arc<Self> {
+        events::watch_clocks(STORE);
         Arc::new(Self {
             address: address.into(),
             client,
@@ -199,7 +209,8 @@ impl Server {
     /// Notes a time that the server told in answer to what was asked at `asked`; fails if its clock jumped.
     pub(crate) fn note_time(&self, server_micros: u64, asked: Moment) -> Result<(), Failure> {
         let answered = self.common.clock.now();
-        self.state().clock.note(server_micros, asked, answered)
+        let noted = self.state().clock.note(server_micros, asked, answered);
+        noted.inspect_err(count_jump)
     }
 
     /// Whether there is a connection and answers come.

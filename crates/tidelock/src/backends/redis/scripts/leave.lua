@@ -70,7 +70,11 @@ if not open(key_here, head, now_here, args[3], args[4]) then
 end
 local was_there = remove(unheard or id)
 if was_there then
-  if why ~= '' then news[1] = {id, '@news.evicted' .. id .. sub(why, 2)} end
+  if why ~= '' then
+    news[1] = {id, '@news.evicted' .. id .. sub(why, 2)}
+    -- For those who watch all locks. In a cluster it would go to all servers.
+    if not args[4] then redis.pcall('PUBLISH', match(key, '^[^{]*') .. 'in:evicted', news[1][2] .. '\n' .. key) end
+  end
   advance()
   settle()
 end

@@ -262,6 +262,8 @@ local function write()
   local count = line.held + line.waiting
   if count == 0 then
     local ahead = math.max(0, math.ceil((line.epoch - now) / 1000))
+    -- A claim that enters next has nothing to be added to.
+    stored = nil
     return call('SET', key, '@form.idle' .. text_of(line.epoch), 'PX', REMEMBER + ahead)
   end
   -- What the shorter forms can say is said by them, if the epoch of their holder is the last one.

@@ -6,13 +6,14 @@
 local SEPARATOR, LONGEST = '\@mark.separator.byte', 32
 local text_of = function(number) return string.format('@claim.renewed.format', number) end
 
--- Of a queue in which nobody lapsed by now: its earliest lapse, when it expires, how many are in it.
--- Nothing if somebody lapsed, or if it cannot be read.
+-- Of a queue in which nobody lapsed by now: its earliest lapse, when it expires, how many are in it, and whether what is
+-- written of its earliest lapse has passed. Nothing if somebody lapsed, or if it cannot be read.
 local function read_queue(head, now)
   local earliest, expires, count =
     tonumber(string.sub(head, @queue.earliest)), tonumber(string.sub(head, @queue.expires)), tonumber(string.sub(head, @queue.count))
   if not (earliest and expires and count) then return nil end
-  if earliest <= now then
+  local has_passed = earliest <= now
+  if has_passed then
     -- Somebody was renewed since that was written, or lapsed.
     local at
     earliest, at = math.huge, @queue.claims.begin
@@ -24,7 +25,7 @@ local function read_queue(head, now)
     end
     if earliest <= now then return nil end
   end
-  return earliest, expires, count
+  return earliest, expires, count, has_passed
 end
 
 local function write_queue(key, earliest, expires, count, claims)

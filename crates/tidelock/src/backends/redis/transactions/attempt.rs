@@ -133,6 +133,12 @@ impl RedisStore {
             commands.cmd(if shard.is_empty() { "PUBLISH" } else { "SPUBLISH" }).arg(inbox).arg(message);
             told.push(effect);
         }
+        // Behind the others, whose answers are read in their order.
+        let evictions =
+            told.iter().filter(|effect| shard.is_empty() && matches!(effect.what, What::Evicted(_)));
+        for message in evictions.filter_map(|effect| codec::message(key, effect)) {
+            commands.cmd("PUBLISH").arg(self.common.space.evictions()).arg(message);
+        }
         commands.cmd("EXEC");
         if replicas > 0 {
             // On this connection: what another one wrote is not waited for.

@@ -12,6 +12,8 @@ pub(super) mod connection;
 mod sasl;
 pub(super) mod session;
 mod task;
+#[cfg(test)]
+mod tests;
 pub(super) mod wire;
 
 use std::{
@@ -57,12 +59,17 @@ impl Link {
         if let Some(session) = sessions.iter().filter(fits).max_by_key(|session| session.asked) {
             return Arc::clone(session);
         }
+        let session = self.another_session(ttl, Arc::clone(&self.watcher));
+        sessions.push(Arc::clone(&session));
+        session
+    }
+
+    /// A session that only its caller has.
+    pub(crate) fn another_session(&self, ttl: Duration, watcher: Arc<dyn Watcher>) -> Arc<Session> {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         // Clients spread over the servers.
         let first = random_u64() as usize % self.config.hosts.len();
-        let session = Session::new(key, Arc::clone(&self.config), ttl, first, Arc::clone(&self.watcher));
-        sessions.push(Arc::clone(&session));
-        session
+        Session::new(key, Arc::clone(&self.config), ttl, first, watcher)
     }
 
     /// A session for questions that belong to no claim.

@@ -32,6 +32,8 @@ pub(crate) trait Watcher: Send + Sync {
     fn watched(&self, session: u64, path: &str, found: Option<Stat>, connection: u64);
     /// Something that was watched changed.
     fn changed(&self, session: u64, change: Change, path: &str);
+    /// The connection was lost: nothing is told before the session is taken up again.
+    fn cut(&self, _session: u64) {}
     /// The session was taken up again: what was watched is not watched any more.
     fn resumed(&self, session: u64);
     /// The session is over, and with it all its nodes.

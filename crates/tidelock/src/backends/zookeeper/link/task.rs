@@ -25,7 +25,8 @@ use crate::{
     clock::{Clock, Moment},
 };
 
-/// A connection is dead if a question on it is not answered for this long.
+/// A connection is dead if questions are open on it, and none of them is answered for this long. A busy server may
+/// take longer for the last of very many: to cut it off would only make it answer all of them again.
 const SILENT: Duration = Duration::from_secs(5);
 /// A server may pause for this long, whatever the timeout.
 const HICCUP: Duration = Duration::from_secs(1);
@@ -44,8 +45,9 @@ pub(super) struct Task {
     status: Arc<Status>,
     watcher: Arc<dyn Watcher>,
     clock: Clock,
-    /// When a server last said something.
+    /// When a server last said something, and when it last answered a question.
     heard: Moment,
+    answered: Moment,
     host: usize,
     password: Vec<u8>,
     last_zxid: i64,
@@ -87,6 +89,7 @@ impl Task {
             watcher,
             clock: Clock::machine(),
             heard: Moment::default(),
+            answered: Moment::default(),
             password: vec![0; 16],
             last_zxid: 0,
             xid: 0,
@@ -108,7 +111,10 @@ impl Task {
                     match self.serve(connection).await {
                         End::Closed => return,
                         // Whichever server is well again; not at once the one that just was not.
-                        End::Cut => self.host = (self.host + 1) % self.config.hosts.len(),
+                        End::Cut => {
+                            self.watcher.cut(self.key);
+                            self.host = (self.host + 1) % self.config.hosts.len();
+                        }
                     }
                 }
                 Err(ZkError::Expired) => return self.expire().await,
@@ -212,7 +218,8 @@ impl Task {
             let now = self.clock.now();
             // Pings are sent after a third: a client that hears nothing for twice as long is cut off.
             let limit = (timeout / 3 * 2).max(HICCUP);
-            let late = pending.front().map(|first: &Pending| first.asked + SILENT.min(limit));
+            let open = pending.front().map(|first: &Pending| first.asked.max(self.answered));
+            let late = open.map(|since| since + SILENT.min(limit));
             let end = late.into_iter().fold(self.heard + limit, Moment::min);
             if now >= end {
                 break "no answer came for too long".into();
@@ -305,6 +312,7 @@ impl Task {
             self.status.zxid.store(self.last_zxid, Ordering::Release);
             // The answer to the request that ends the session belongs to nobody.
             let Some(question) = pending.pop_front() else { continue };
+            self.answered = self.heard;
             if question.xid != xid {
                 return Err(ZkError::garbled());
             }

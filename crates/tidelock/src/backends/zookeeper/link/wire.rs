@@ -27,6 +27,7 @@ const CREATE2: i32 = 15;
 const REMOVE_WATCHES: i32 = 18;
 const CREATE_CONTAINER: i32 = 19;
 const AUTH: i32 = 100;
+const ADD_WATCH: i32 = 106;
 const SASL: i32 = 102;
 const CLOSE: i32 = -11;
 
@@ -147,6 +148,15 @@ impl Request {
         let mut request = Self::new(REMOVE_WATCHES);
         put_text(&mut request.body, path);
         put_int(&mut request.body, ANY);
+        request
+    }
+
+    /// Every change at this path and below it is told from now on, on this connection. Servers know it from 3.6 on.
+    pub(crate) fn watch_below(path: &str) -> Self {
+        const PERSISTENT_RECURSIVE: i32 = 1;
+        let mut request = Self::new(ADD_WATCH);
+        put_text(&mut request.body, path);
+        put_int(&mut request.body, PERSISTENT_RECURSIVE);
         request
     }
 

@@ -27,6 +27,15 @@ impl<'a> Notice<'a> {
         lines.filter_map(|line| line.split_once(' ')).find(|(who, _)| *who == id).map(|(_, why)| why)
     }
 
+    /// All that were put out, with the reasons.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (ClaimId, &'a str)> {
+        let split = |line: &&'a str| {
+            let (id, why) = line.split_once(' ')?;
+            Some((ClaimId::from_u128(u128::from_str_radix(id, 16).ok()?), why))
+        };
+        self.0.iter().filter_map(split)
+    }
+
     /// The data with one more.
     pub(crate) fn with(&self, id: ClaimId, reason: &str) -> Vec<u8> {
         let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -51,6 +60,8 @@ mod tests {
         assert_eq!(notice.reason(ClaimId::from_u128(19)), Some("no. 19 no more"));
         assert!(notice.reason(ClaimId::from_u128(12)).is_some());
         assert_eq!(notice.reason(ClaimId::from_u128(11)), None);
+        assert_eq!(notice.all().count(), KEPT);
+        assert_eq!(notice.all().last(), Some((ClaimId::from_u128(19), "no. 19 no more")));
         assert!(Notice::read(b"10.0.0.1").is_none());
     }
 }
