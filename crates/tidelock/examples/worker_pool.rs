@@ -17,8 +17,9 @@ async fn main() -> Result<(), Failed> {
     let log = args.next().unwrap_or("results.log".into());
     let locks = Locks::builder(url).ttl(Duration::from_secs(10)).connect().await?;
     let ended = tokio::select! {
-        done = work(&locks, &log) => done,
+        biased; // so that Ctrl-C is heard before the first job begins
         _ = tokio::signal::ctrl_c() => Err("stopped by Ctrl-C".into()),
+        done = work(&locks, &log) => done,
     };
     // Before the runtime ends: what is still held is released.
     locks.shutdown(Duration::from_secs(5)).await;

@@ -15,11 +15,12 @@
 //! | `tidelock_lost_total` | counter | `store`, `group`, `reason` = `expired`, `gone`, `evicted`, `max_hold`, `closed` |
 //! | `tidelock_store_failed_total` | counter | `store` |
 //! | `tidelock_listening_failed_total` | counter | `store` |
+//! | `tidelock_clock_jumped_total` | counter | `store` |
 //!
 //! The label `group` is there if the client was given groups: see [`groups`].
 //!
 //! Spans and events go to `tracing` with the target `tidelock`: losses as errors; failed renewals, failed
-//! listening and a store that waiting goes on for as warnings, the rest at the level `debug` or `trace`.
+//! listening, clocks that jump and a store that waiting goes on for as warnings, the rest at the level `debug` or `trace`.
 //!
 //! | span | around |
 //! |---|---|
@@ -102,9 +103,10 @@ struct About {
 
 impl Events {
     pub(crate) fn new(store: &'static str, groups: Groups, clock: Clock) -> Self {
+        let events = Self(Arc::new(About { store, groups, clock }));
         #[cfg(feature = "metrics")]
-        meters::describe();
-        Self(Arc::new(About { store, groups, clock }))
+        events.begin_at_zero();
+        events
     }
 
     fn store(&self) -> &'static str {
@@ -194,6 +196,19 @@ impl Events {
 /// The levels and the time that the meters of claims and callers report.
 #[cfg(feature = "metrics")]
 impl Events {
+    /// A counter that alerts watch is there before it counts: an increase from nothing to one is none for Prometheus.
+    fn begin_at_zero(&self) {
+        meters::describe();
+        let store = self.store();
+        for group in self.0.groups.all() {
+            for reason in ["expired", "gone", "evicted", "max_hold", "closed"] {
+                count!("tidelock_lost_total", 0, "store" => store, "group" => group.clone(), "reason" => reason);
+            }
+        }
+        count!("tidelock_renewed_late_total", 0, "store" => store);
+        count!("tidelock_renewal_failed_total", 0, "store" => store);
+    }
+
     fn group(&self, name: &Name) -> Option<Arc<str>> {
         self.0.groups.of(name)
     }
@@ -209,6 +224,19 @@ impl Events {
     fn held_for(&self, group: Option<Arc<str>>, time: Duration) {
         measure!("tidelock_hold_seconds", time, "store" => self.store(), "group" => group);
     }
+}
+
+/// Jumps of the clocks of servers are counted from now on.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only its servers tell their time"))]
+pub(crate) fn watch_clocks(#[allow(unused_variables, reason = "for metrics")] store: &'static str) {
+    count!("tidelock_clock_jumped_total", 0, "store" => store);
+}
+
+/// The clock of a server jumped, as its answers show. Leases there run on it.
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only its servers tell their time"))]
+pub(crate) fn clock_jumped(store: &'static str, failure: &Failure) {
+    count!("tidelock_clock_jumped_total", 1, "store" => store);
+    tracing::warn!(target: TARGET, store, %failure, "clock jumped");
 }
 
 /// The work of `run`.

@@ -103,7 +103,7 @@ pub use self::{
         ticket::Ticket,
     },
     backends::Target,
-    engine::{Holding, LockState},
+    engine::{Ended, Endings, Holding, HowEnded, LockState},
     error::{Error, ErrorKind, LossReason, Result},
     model::{
         line,

@@ -277,6 +277,41 @@ async fn a_try_right_after_a_drop_finds_the_lock_free() {
     }
 }
 
+/// A lock of `a` is being given back, a task of `a` queues behind that, and another one tries.
+async fn try_during_a_release(a: &Locks) -> (tokio::task::JoinHandle<tidelock::Guard>, bool) {
+    let queues = a.clone();
+    let queues = tokio::spawn(async move { queues.mutex("x").lock().await.expect("it is granted") });
+    settle().await;
+    let tried = timeout(Duration::from_secs(1), a.mutex("x").try_lock()).await;
+    let tried = tried.expect("a try is answered while others wait").expect("the store answers");
+    (queues, tried.is_some())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_came_during_a_release_does_not_wait_with_those_who_queue() {
+    let store = store(SLOW);
+    let (a, b) = (client(&store, 1), client(&store, 2));
+    let first = a.locks.mutex("x").lock().await.unwrap();
+    let next = b.locks.clone();
+    let next = tokio::spawn(async move { next.mutex("x").lock().await.unwrap() });
+    sleep(Duration::from_millis(50)).await;
+    drop(first);
+    let (queues, tried) = try_during_a_release(&a.locks).await;
+    assert!(!tried);
+    drop(next.await.unwrap());
+    queues.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_came_during_a_release_does_not_wait_for_one_that_came_before_it() {
+    let store = store(SLOW);
+    let a = client(&store, 1);
+    drop(a.locks.mutex("x").lock().await.unwrap());
+    let (queues, tried) = try_during_a_release(&a.locks).await;
+    assert!(!tried);
+    queues.await.unwrap().release().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_waiting_drains_and_cuts_off_what_is_held() {
     let store = store(SLOW);

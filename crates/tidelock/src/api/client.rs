@@ -16,7 +16,7 @@ use crate::{
     api::rw_lock::RwLock,
     api::semaphore::Semaphore,
     api::ticket::Ticket,
-    backend::{Abilities, Backend, ClaimId, FollowAll, LockView, Scope},
+    backend::{Abilities, Backend, ClaimId, LockView, Scope},
     backends::{Store, Target, registry},
     clock::Clock,
     engine::{Client, Engine, Flaws},
@@ -41,7 +41,7 @@ use crate::{
 /// a thread that runs no async task, as `main` of a multi-thread runtime; elsewhere, dropping never blocks.
 #[derive(Clone)]
 pub struct Locks {
-    engine: Client,
+    pub(super) engine: Client,
     /// What locks start with.
     defaults: Arc<Options>,
     /// The elections that this client watches.
@@ -410,27 +410,6 @@ impl Locks {
     /// ```
     pub async fn shutdown(&self, grace: Duration) -> usize {
         self.engine.shutdown(grace).await
-    }
-
-    /// Tells from now on which locks may have changed, by any client; `None` if the store cannot.
-    ///
-    /// For programs that show all locks: they [`look`](Self::look) at what is told, and at everything only seldom.
-    ///
-    /// ```no_run
-    /// # async fn show(view: tidelock::backend::LockView) {}
-    /// # async fn example() -> tidelock::Result<()> {
-    /// let locks = tidelock::Locks::connect("redis://127.0.0.1").await?;
-    /// if let Some(mut all) = locks.follow_all() {
-    ///     loop {
-    ///         for lock in locks.look(&all.next().await.names).await? {
-    ///             show(lock).await;
-    ///         }
-    ///     }
-    /// }
-    /// # Ok(()) }
-    /// ```
-    pub fn follow_all(&self) -> Option<FollowAll> {
-        self.engine.follow_all()
     }
 
     fn name(&self, text: &str) -> Result<Name> {

@@ -18,3 +18,4 @@ pub(crate) mod rw_lock;
 pub(crate) mod semaphore;
 pub(crate) mod shown;
 pub(crate) mod ticket;
+mod watching;

@@ -44,25 +44,35 @@ impl Engine {
         request: &Request<'_>,
         patience: Patience,
     ) -> Result<Option<Held>> {
-        // A store in this process answers at once: a loop over its locks must let others run too.
-        tokio::task::coop::consume_budget().await;
-        let asked = self.clock.now();
-        let begun = match self.begin(request, patience == Patience::Try, asked) {
-            Ok(Begin::Ask(leased, ask)) => Ok(self.ask_here(request, leased, ask, asked)),
-            begun => begun,
-        };
-        let outcome = match begun {
-            Ok(Begin::Wait(waiting)) => {
-                let span = self.events.waiting(request.name);
-                waiting.with_patience(patience).instrument(span).await
+        let (began, mut left) = (self.clock.now(), patience);
+        let mut asked = began;
+        let outcome = loop {
+            // A store in this process answers at once: a loop over its locks must let others run too.
+            tokio::task::coop::consume_budget().await;
+            let begun = match self.begin(request, patience == Patience::Try, asked) {
+                Ok(Begin::Ask(leased, ask)) => Ok(self.ask_here(request, leased, ask, asked)),
+                begun => begun,
+            };
+            let outcome = match begun {
+                Ok(Begin::Wait(waiting)) => {
+                    let span = self.events.waiting(request.name);
+                    waiting.with_patience(left).instrument(span).await
+                }
+                Ok(Begin::Done(outcome)) => break Ok(outcome),
+                Ok(Begin::Closed) => break Err(self.why_closed(request.name)),
+                Ok(Begin::Ask(..)) => unreachable!("it was asked above"),
+                Err(error) => break Err(error),
+            };
+            match outcome {
+                // The process may have been stopped between the moment at which this task was given the lock and now.
+                Ok(Some(held)) if held.has_expired() => drop(held),
+                outcome => break outcome,
             }
-            Ok(Begin::Done(outcome)) => Ok(outcome),
-            Ok(Begin::Closed) => Err(self.why_closed(request.name)),
-            Ok(Begin::Ask(..)) => unreachable!("it was asked above"),
-            Err(error) => Err(error),
+            asked = self.clock.now();
+            left = patience.after(asked.since(began));
         };
         self.events.acquired(request.name, outcome.as_ref().ok().map(Option::is_some), || {
-            self.clock.now().since(asked)
+            self.clock.now().since(began)
         });
         outcome
     }
@@ -70,7 +80,7 @@ impl Engine {
     /// What to say when patience ran out.
     pub(crate) async fn timed_out(self: &Arc<Self>, name: &Name, waited: Duration) -> Error {
         let look = self.backend.look(&Scope::Names(vec![name.clone()]));
-        let seen = tokio::time::timeout(Duration::from_millis(500), look).await;
+        let seen = tokio::time::timeout(Duration::from_millis(500), self.tasks.attend(look)).await;
         let seen = seen.ok().and_then(Result::ok).unwrap_or_default();
         Error::timed_out(self.store(), name, waited, seen.first())
     }
@@ -173,7 +183,8 @@ impl Engine {
         }
         let Some((waiting, early)) = seat else { return Begin::Closed };
         if let Some(grant) = early {
-            self.granted(request.name, id, grant, None, asked);
+            // As of now: this process may have been stopped since it asked, and the lease of the grant have ended.
+            self.granted(request.name, id, grant, None, self.clock.now());
         }
         Begin::Wait(waiting)
     }

@@ -50,6 +50,8 @@ impl Engine {
         if !matches!(cohort.phase(), Phase::Asking(_)) {
             return;
         }
+        // Who tried while the claim before was being given back does not wait with those who queue.
+        cohort.refuse_tries();
         if cohort.is_wanted() || self.flaws.keep_abandoned_places() {
             cohort.set_phase(Phase::InLine);
             leased.waits(place, self.fallback(leased, place, now), asked, now, &self.schedule);
@@ -69,10 +71,7 @@ impl Engine {
         let Some(cohort) = line.cohort_of(leased) else {
             return;
         };
-        for waiter in cohort.take_tries() {
-            // A receiver that is gone hears nothing; there is nothing to give back.
-            let _ = waiter.tell.send(Ok(None));
-        }
+        cohort.refuse_tries();
         if cohort.is_wanted() {
             drop(shard);
             self.ask_anew(leased);

@@ -70,7 +70,10 @@ impl Engine {
         tokio::select! {
             biased;
             () = self.closing.cancelled() => {}
-            () = time_has_come => self.leave_until_lapsed(&claim.name, claim.id, claim.ttl).await,
+            () = time_has_come => {
+                self.tell_release(claim);
+                self.leave_until_lapsed(&claim.name, claim.id, claim.ttl).await;
+            }
         }
     }
 
@@ -86,6 +89,7 @@ impl Engine {
 
     /// Gives a hold back that somebody left behind.
     pub(crate) async fn release_left(&self, claim: &Arc<Claim>) -> Result<()> {
+        self.tell_release(claim);
         let leave = || self.backend.leave(&claim.name, claim.id, Leave::Done);
         match self.ask_about(claim, leave).await? {
             (Left::Absent, false) => Err(self.ticket_ended(claim)),
@@ -100,13 +104,13 @@ impl Engine {
 
     /// Asks about a hold that this client does not keep, and says whether an earlier question may
     /// have arrived.
-    async fn ask_about<T: Unpin>(
+    async fn ask_about<T: Send + Unpin + 'static>(
         &self,
         claim: &Claim,
-        ask: impl FnMut() -> Call<T> + Send,
+        mut ask: impl FnMut() -> Call<T> + Send,
     ) -> Result<(T, bool)> {
         let asking = async {
-            let answer = self.ask_three_times(claim.ttl, ask).await;
+            let answer = self.ask_three_times(claim.ttl, || self.tasks.attend(ask())).await;
             answer.map_err(|failure| Error::failure(self.store(), Some(&claim.name), &failure))
         };
         self.while_running(Some(&claim.name), asking).await

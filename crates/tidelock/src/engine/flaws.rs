@@ -87,7 +87,12 @@ impl Flaws {
         self,
         healthy: Option<(Grant, Moment)>,
         leased: &LeasedClaim,
+        now: Moment,
     ) -> Option<(Grant, Moment)> {
-        if healthy.is_none() && self.hand_on_lost_locks() { leased.grant() } else { healthy }
+        if healthy.is_none() && self.hand_on_lost_locks() {
+            // As if it were new: one that was granted long ago is not handed on anyway.
+            return leased.grant().map(|(grant, _)| (grant, now));
+        }
+        healthy
     }
 }

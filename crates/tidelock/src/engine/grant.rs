@@ -115,6 +115,8 @@ impl Engine {
             }
             number = cohort.next_number();
         }
+        // Somebody has it now, and who only tries does not wait for the next turn.
+        cohort.refuse_tries();
         cohort.set_phase(Phase::Held { guards });
         guards > 0
     }

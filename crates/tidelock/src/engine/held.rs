@@ -68,6 +68,11 @@ impl Held {
         &self.holding.0
     }
 
+    /// Whether its lease ended before anybody could use it.
+    pub(super) fn has_expired(&self) -> bool {
+        self.hand().state() == State::Lost(LossReason::Expired)
+    }
+
     /// Until when others have to be kept out, if that is not yet the past.
     fn kept(&self) -> Option<Moment> {
         self.kept.filter(|until| self.hand().engine.clock.now() < *until)

@@ -41,9 +41,9 @@ impl Engine {
             }
         }
         let size = self.backend.abilities().renew_batch.max(1);
-        while !renew.is_empty() {
-            let rest = renew.split_off(renew.len().min(size));
-            let batch = std::mem::replace(&mut renew, rest);
+        let mut renew = renew.into_iter();
+        while renew.len() > 0 {
+            let batch: Vec<_> = renew.by_ref().take(size).collect();
             self.tasks.spawn(Arc::clone(self).renew_batch(batch, now));
         }
     }
@@ -92,7 +92,7 @@ impl Engine {
             }
             (None, Standing::Gone) => self.lost(leased, LossReason::Gone),
             (_, Standing::Unknown) => {
-                let failure = Failure::unknown("too few servers answered");
+                let failure = Failure::unknown("the store does not say how the claim stands");
                 leased.unanswered(Some(&failure), now, &self.schedule);
             }
             (Some((held, _)), Standing::Held(grant)) if held.epoch == grant.epoch => {

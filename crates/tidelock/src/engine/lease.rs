@@ -73,9 +73,8 @@ pub(crate) enum Due {
 /// One lease.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    /// In nanoseconds, as is what of it counts: looked at often, so computed once.
+    /// In nanoseconds: looked at often.
     ttl: u64,
-    usable: u64,
     /// When the last question that was answered with yes was asked.
     confirmed: Moment,
     /// Whether a renewal is under way.
@@ -92,10 +91,8 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lease that a question asked at `asked` began.
     pub(crate) fn new(asked: Moment, ttl: Duration, renew: bool) -> Self {
-        let ttl = nanos(ttl);
         Self {
-            ttl,
-            usable: usable_of(ttl),
+            ttl: nanos(ttl),
             confirmed: asked,
             is_asking: false,
             retry: None,
@@ -110,7 +107,7 @@ impl Lease {
         if matches!(self.state, State::Held | State::Uncertain) {
             if self.limit.is_some_and(|limit| now >= limit) {
                 self.state = State::Lost(LossReason::MaxHold);
-            } else if now >= self.confirmed + Duration::from_nanos(self.usable) {
+            } else if now >= self.confirmed + self.usable() {
                 self.state = State::Lost(LossReason::Expired);
             }
         }
@@ -119,8 +116,13 @@ impl Lease {
 
     /// Until when it may be relied on, if nothing else happens.
     pub(crate) fn deadline(&self) -> Moment {
-        let lease = self.confirmed + Duration::from_nanos(self.usable);
+        let lease = self.confirmed + self.usable();
         self.limit.map_or(lease, |limit| limit.min(lease))
+    }
+
+    /// How much of the ttl counts. Not kept: of a large number of leases every byte is one too many.
+    fn usable(&self) -> Duration {
+        Duration::from_nanos(usable_of(self.ttl))
     }
 
     /// How long ago the store last confirmed it.
@@ -162,7 +164,7 @@ impl Lease {
             // Answers may overtake each other: an older question never shortens the lease.
             if asked >= self.confirmed {
                 self.confirmed = asked;
-                self.set_ttl(nanos(ttl));
+                self.ttl = nanos(ttl);
             }
             self.state = State::Held;
         }
@@ -170,13 +172,7 @@ impl Lease {
 
     /// It is worth no more than this from when it was last confirmed.
     pub(crate) fn at_most(&mut self, ttl: Duration) {
-        self.set_ttl(self.ttl.min(nanos(ttl)));
-    }
-
-    fn set_ttl(&mut self, ttl: u64) {
-        if ttl != self.ttl {
-            (self.ttl, self.usable) = (ttl, usable_of(ttl));
-        }
+        self.ttl = self.ttl.min(nanos(ttl));
     }
 
     /// No answer came to what was asked.

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering, fence},
+        atomic::{AtomicU32, Ordering, fence},
     },
     time::Duration,
 };
@@ -34,7 +34,7 @@ pub(crate) struct LeasedClaim {
     pub(super) auto_renew: bool,
     cell: Mutex<Cell>,
     /// Its place among the young claims; the schedule's own.
-    young_slot: AtomicUsize,
+    young_slot: AtomicU32,
     /// Told when it is lost or a guard is released. Made for the first that listens: of most claims nobody does.
     changed: OnceLock<Box<Notify>>,
 }
@@ -104,7 +104,7 @@ impl LeasedClaim {
                 spot: Spot::Nowhere,
             }),
             changed: OnceLock::new(),
-            young_slot: AtomicUsize::new(0),
+            young_slot: AtomicU32::new(0),
         })
     }
 
@@ -392,7 +392,7 @@ impl Scheduled for LeasedClaim {
         self.claim.id.serial()
     }
 
-    fn young_slot(&self) -> &AtomicUsize {
+    fn young_slot(&self) -> &AtomicU32 {
         &self.young_slot
     }
 }

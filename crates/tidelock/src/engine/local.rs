@@ -200,6 +200,8 @@ struct Queue {
     waiters: VecDeque<Waiter>,
     /// How many of the waiters went away and were not yet swept out.
     gone: usize,
+    /// Whether somebody only tries. A hand-off must not search a long queue for that.
+    has_tries: bool,
     /// A grant that was pushed before the task that asks knew whether it has to wait.
     early: Option<Grant>,
 }
@@ -278,13 +280,17 @@ impl Cohort {
     }
 
     pub(super) fn push(&mut self, waiter: Waiter) {
-        self.queue().waiters.push_back(waiter);
+        let queue = self.queue();
+        queue.has_tries |= waiter.try_only;
+        queue.waiters.push_back(waiter);
     }
 
     /// The task that asks for the cohort sits down, before all others.
     pub(super) fn seat(&mut self, waiter: Waiter) {
         self.reserved = false;
-        self.queue().waiters.push_front(waiter);
+        let queue = self.queue();
+        queue.has_tries |= waiter.try_only;
+        queue.waiters.push_front(waiter);
     }
 
     /// A grant came while the task that asks had not sat down.
@@ -337,9 +343,15 @@ impl Cohort {
         leaving
     }
 
-    /// All waiters that only try, in order.
-    pub(super) fn take_tries(&mut self) -> VecDeque<Waiter> {
-        self.take(|waiter| waiter.try_only)
+    /// Tells all waiters that only try that they came in vain.
+    pub(super) fn refuse_tries(&mut self) {
+        if !self.queue.as_mut().is_some_and(|queue| std::mem::take(&mut queue.has_tries)) {
+            return;
+        }
+        for waiter in self.take(|waiter| waiter.try_only) {
+            // A receiver that is gone hears nothing; there is nothing to give back.
+            let _ = waiter.tell.send(Ok(None));
+        }
     }
 
     /// All waiters that do not wait for a store that fails, in order.

@@ -28,6 +28,7 @@ impl Engine {
             return;
         };
         leased.tell();
+        self.tell_loss(leased, reason);
         let mut shard = self.table.shard(&leased.claim.name);
         let Some(line) = shard.get(&leased.claim.name) else {
             return;
@@ -82,6 +83,7 @@ impl Engine {
         let evicted_for = leased.evicted_for();
         let reason = if evicted_for.is_some() { LossReason::Evicted } else { LossReason::Gone };
         self.events.lost(name, reason);
+        self.tell_loss(leased, reason);
         Err(Error::lost_before_release(store, name, evicted_for.as_deref()))
     }
 

@@ -20,6 +20,7 @@
 //! | [`listen`] | what a push means, and what happens when one is missed |
 //! | [`detach`] | holds that outlive their process |
 //! | [`shutdown`] | how a client ends |
+//! | [`endings`] | who is told what became of claims |
 //! | [`ends`] | how a program ends, and how a runtime does |
 //! | [`runtime`] | what a runtime must have, and a runtime of our own |
 //! | [`tasks`] | the only place that spawns |
@@ -32,6 +33,7 @@ mod acquire;
 mod answer;
 pub(crate) mod backoff;
 mod detach;
+mod endings;
 mod ends;
 mod flaws;
 mod grant;
@@ -58,7 +60,12 @@ use std::sync::{
 
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use self::held::{Holding, LockState};
+#[cfg(feature = "stock")]
+pub(crate) use self::tasks::attended;
+pub use self::{
+    endings::{Ended, Endings, HowEnded},
+    held::{Holding, LockState},
+};
 pub(crate) use self::{
     ends::Client,
     flaws::Flaws,
@@ -84,6 +91,7 @@ pub(crate) struct Engine {
     flaws: Flaws,
     /// What is told of this client.
     events: Events,
+    endings: endings::Told,
     table: Table,
     schedule: Arc<Schedule<LeasedClaim>>,
     tasks: Tasks,
@@ -105,6 +113,7 @@ impl Engine {
         let events = Events::new(backend.abilities().store, groups, clock.clone());
         let engine = Arc::new(Self {
             events,
+            endings: endings::Told::default(),
             client: backend.client_id(),
             backend,
             clock,
@@ -166,10 +175,18 @@ impl Engine {
     /// What is in line.
     pub(crate) async fn look(&self, scope: &Scope) -> Result<Vec<LockView>> {
         let looking = async {
-            let seen = self.backend.look(scope).await;
+            let seen = self.tasks.attend(self.backend.look(scope)).await;
             seen.map_err(|failure| Error::failure(self.store(), None, &failure))
         };
         self.while_running(None, looking).await
+    }
+
+    /// Does work of a caller that may stop polling for it without dropping it, and that others wait for.
+    pub(crate) async fn attend_to<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.tasks.attend_to(work).await.unwrap_or_else(|| Err(Error::runtime_ended(None)))
     }
 
     /// Hears when the holders of a name may have changed, if the store can tell.
@@ -187,7 +204,7 @@ impl Engine {
     /// Puts a claim of anybody out of line; its client is told. Says whether it was in line.
     pub(crate) async fn evict(&self, name: &Name, id: ClaimId, reason: Arc<str>) -> Result<bool> {
         let evicting = async {
-            let left = self.backend.leave(name, id, Leave::Evicted(reason)).await;
+            let left = self.tasks.attend(self.backend.leave(name, id, Leave::Evicted(reason))).await;
             left.map_err(|failure| Error::failure(self.store(), Some(name), &failure))
         };
         Ok(self.while_running(Some(name), evicting).await? == Left::Removed)

@@ -90,7 +90,7 @@ impl Engine {
     /// Hands a claim on to the next task of this process, if that may be. Says whether it was.
     fn hand_on(self: &Arc<Self>, cohort: &mut Cohort, passes: bool, now: Moment) -> bool {
         let healthy = cohort.leased.healthy_grant(now);
-        let Some(grant) = self.flaws.grant_to_hand_on(healthy, &cohort.leased) else { return false };
+        let Some(grant) = self.flaws.grant_to_hand_on(healthy, &cohort.leased, now) else { return false };
         let may = cohort.may_hand_off(grant, now) && !passes || self.flaws.hand_on_for_ever();
         may && self.hand_out(cohort, now)
     }
@@ -144,6 +144,8 @@ impl Engine {
 
     /// Sends a leave from the caller's context, which may be that of a `Drop`.
     fn send_leave(&self, leased: &LeasedClaim) -> Sent {
+        // Before: others may see that it is gone sooner than the answer is here.
+        self.tell_release(&leased.claim);
         let call = self.backend.leave(&leased.claim.name, leased.claim.id, Leave::Done);
         if !call.is_answered() && (self.has_ended() || !self.tasks.can_enter()) {
             return Sent::UnderWay(None);

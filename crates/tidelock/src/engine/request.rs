@@ -15,6 +15,16 @@ pub(crate) enum Patience {
     Try,
 }
 
+impl Patience {
+    /// What is left of it after this long.
+    pub(super) fn after(self, waited: Duration) -> Self {
+        match self {
+            Self::For(limit) => Self::For(limit.saturating_sub(waited)),
+            Self::Forever | Self::Try => self,
+        }
+    }
+}
+
 /// A wish for a lock. It borrows: most wishes are granted before anything has to be kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {

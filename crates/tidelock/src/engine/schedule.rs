@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -28,7 +28,7 @@ pub(super) trait Scheduled: Send + Sync {
     fn serial(&self) -> u64;
 
     /// Its place among the young claims; only the schedule changes it.
-    fn young_slot(&self) -> &AtomicUsize;
+    fn young_slot(&self) -> &AtomicU32;
 }
 
 /// When a claim has to be looked at.
@@ -85,12 +85,13 @@ impl<T: Scheduled> Inner<T> {
             Spot::Nowhere | Spot::Taken => {}
             Spot::At(moment) => drop(self.ordered.remove(&(moment, leased.serial()))),
             Spot::Young => {
-                let slot = leased.young_slot().load(Ordering::Relaxed);
+                let number = leased.young_slot().load(Ordering::Relaxed);
+                let slot = number as usize;
                 // The list may have been taken away to be moved just now.
                 if self.young.get(slot).is_some_and(|there| Arc::ptr_eq(there, leased)) {
                     self.young.swap_remove(slot);
                     if let Some(moved) = self.young.get(slot) {
-                        moved.young_slot().store(slot, Ordering::Relaxed);
+                        moved.young_slot().store(number, Ordering::Relaxed);
                     }
                 }
             }
@@ -101,9 +102,12 @@ impl<T: Scheduled> Inner<T> {
     fn add(&mut self, leased: &Arc<T>, spot: &mut Spot, when: When, now: Moment) -> Moment {
         let When { early, late } = when;
         let grown_up = now + YOUTH;
-        if *spot == Spot::Nowhere && late > grown_up {
+        if *spot == Spot::Nowhere
+            && late > grown_up
+            && let Ok(slot) = u32::try_from(self.young.len())
+        {
             *spot = Spot::Young;
-            leased.young_slot().store(self.young.len(), Ordering::Relaxed);
+            leased.young_slot().store(slot, Ordering::Relaxed);
             self.young.push(Arc::clone(leased));
             *self.young_until.get_or_insert(grown_up)
         } else {

@@ -1,11 +1,18 @@
 //! The only place that spawns.
 
-use std::{sync::mpsc, time::Duration};
+use std::{panic::resume_unwind, sync::mpsc, time::Duration};
 
-use tokio::runtime::{EnterGuard, Handle};
-use tokio_util::task::TaskTracker;
+use tokio::{
+    runtime::{EnterGuard, Handle},
+    task::JoinError,
+};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::runtime;
+use crate::backend::{Call, Failure};
+
+/// Why a call is not answered.
+const ENDED: &str = "the runtime that the client was connected on has ended";
 
 /// The tasks of one engine: calls under way that must come to their end.
 #[derive(Debug)]
@@ -41,6 +48,19 @@ impl Tasks {
     /// the leases of what is left behind run out.
     pub(super) fn spawn(&self, call: impl Future<Output = ()> + Send + 'static) {
         self.calls.spawn_on(call, &self.runtime);
+    }
+
+    /// Drives a call as [`attended`] does, on the runtime of the engine.
+    pub(super) fn attend<T: Send + Unpin + 'static>(&self, call: Call<T>) -> Call<T> {
+        attended(&self.runtime, call)
+    }
+
+    /// The same for more than a call. Returns nothing if the runtime has ended.
+    pub(super) fn attend_to<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
+        &self,
+        work: W,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, W> {
+        driven(&self.runtime, work)
     }
 
     /// Runs for as long as the engine lives; nobody waits for it.
@@ -86,5 +106,34 @@ impl Tasks {
         });
         // If the runtime has ended, nobody tells and this ends at once.
         let _ = hear.recv_timeout(at_most);
+    }
+}
+
+/// Drives a call of somebody who may stop polling for the answer without dropping it. Left half-way, the call would
+/// keep what all calls of the client need, such as the right to open the connection. If the caller goes away, the
+/// call ends.
+pub(crate) fn attended<T: Send + Unpin + 'static>(runtime: &Handle, call: Call<T>) -> Call<T> {
+    match call.poll_once(|| runtime.enter()) {
+        Ok(answer) => Call::now(answer),
+        Err(call) => {
+            let answer = driven(runtime, call);
+            Call::later(async { answer.await.unwrap_or_else(|| Err(Failure::unreachable(ENDED))) })
+        }
+    }
+}
+
+/// Runs work in a task, which ends with the future that is returned.
+#[allow(clippy::disallowed_methods, reason = "the one place where the engine spawns")]
+fn driven<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
+    runtime: &Handle,
+    work: W,
+) -> impl Future<Output = Option<T>> + Send + use<T, W> {
+    let task = AbortOnDropHandle::new(runtime.spawn(work));
+    async {
+        match task.await.map_err(JoinError::try_into_panic) {
+            Ok(done) => Some(done),
+            Err(Ok(panic)) => resume_unwind(panic),
+            Err(Err(_)) => None,
+        }
     }
 }

@@ -40,6 +40,12 @@ impl Groups {
         Ok(Self((!patterns.is_empty()).then(|| all.into())))
     }
 
+    /// All groups; one without a name if there are none.
+    #[cfg(feature = "metrics")]
+    pub(super) fn all(&self) -> Vec<Option<Arc<str>>> {
+        self.0.as_ref().map_or(vec![None], |groups| groups.iter().cloned().map(Some).collect())
+    }
+
     /// The group of a name, if there are groups.
     #[cfg_attr(not(any(feature = "metrics", test)), allow(dead_code, reason = "only metrics have groups"))]
     pub(crate) fn of(&self, name: &Name) -> Option<Arc<str>> {

@@ -104,4 +104,8 @@ pub(super) fn describe() {
     counter!("tidelock_lost_total", "Locks lost while they were held, by reason");
     counter!("tidelock_store_failed_total", "Acquires that the store did not answer");
     counter!("tidelock_listening_failed_total", "Interruptions of the news from the store");
+    counter!(
+        "tidelock_clock_jumped_total",
+        "Times that a server's clock was seen to jump, where servers tell their time"
+    );
 }

@@ -37,39 +37,43 @@ impl fmt::Debug for ClientId {
 /// The identity of one claim: 128 bits, never used twice.
 ///
 /// The upper half is the [`ClientId`], so that a store knows from the id alone which client to notify.
+// Two halves: one number of 128 bits would have every struct with an id padded to a multiple of 16 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClaimId(u128);
+pub struct ClaimId {
+    client: ClientId,
+    serial: u64,
+}
 
 impl ClaimId {
     /// Creates the id of the client's claim with this serial number.
     pub fn new(client: ClientId, serial: u64) -> Self {
-        Self(u128::from(client.0) << 64 | u128::from(serial))
+        Self { client, serial }
     }
 
     /// Restores an id from its number.
     pub fn from_u128(raw: u128) -> Self {
-        Self(raw)
+        Self { client: ClientId((raw >> 64) as u64), serial: raw as u64 }
     }
 
     /// Returns the number to send.
     pub fn get(self) -> u128 {
-        self.0
+        u128::from(self.client.0) << 64 | u128::from(self.serial)
     }
 
     /// Returns the client that made this claim and is notified about it.
     pub fn client(self) -> ClientId {
-        ClientId((self.0 >> 64) as u64)
+        self.client
     }
 
     /// Returns the lower half, which grows in the order in which the client made its claims.
     pub fn serial(self) -> u64 {
-        self.0 as u64
+        self.serial
     }
 }
 
 impl fmt::Display for ClaimId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
+        write!(f, "{:032x}", self.get())
     }
 }
 

@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::runtime::Handle;
+
 use super::{
     bounds::Unanswered,
     opening::Opening,
@@ -19,7 +21,7 @@ use crate::{
     backend::{Failure, FailureKind},
     backends::{registry, shared::mutex::lock},
     clock::{Clock, Moment},
-    engine::runtime,
+    engine::{attended, runtime},
     error::{Error, Result},
     model::name::Name,
 };
@@ -343,7 +345,7 @@ impl Stock {
     }
 
     /// Asks again after a failure, a few times.
-    async fn persist<T: Unpin>(
+    async fn persist<T: Send + Unpin + 'static>(
         &self,
         store: &Arc<dyn StockStore>,
         ask: impl Fn() -> crate::backend::Call<T> + Send + Sync,
@@ -351,7 +353,9 @@ impl Stock {
     ) -> Result<T> {
         let mut pauses = PAUSES.into_iter();
         loop {
-            let answer = tokio::time::timeout(PATIENCE, ask()).await;
+            // A buyer that stops polling half-way must not keep the connection from all others.
+            let call = attended(&Handle::current(), ask());
+            let answer = tokio::time::timeout(PATIENCE, call).await;
             let failure = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failure)) => failure,

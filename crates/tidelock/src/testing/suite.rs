@@ -291,7 +291,7 @@ impl<T> Future for Task<T> {
 /// A client as the engine has it: the five verbs, with answers that a case can compare.
 #[derive(Debug)]
 pub struct Raw {
-    backend: Arc<dyn Backend>,
+    pub(super) backend: Arc<dyn Backend>,
     client: ClientId,
     serial: AtomicU64,
     claims: std::sync::Mutex<HashMap<ClaimId, Arc<Claim>>>,

@@ -15,7 +15,7 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 use test_servers::{Redis, Server};
 
@@ -56,7 +56,12 @@ impl Program {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+        if signal == Signal::STOP {
+            // A thread of it may run on for a while.
+            waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        }
     }
 }
 

@@ -26,7 +26,7 @@ async fn holds(runtime: Runtime, url: &str, ttl: Duration) -> (Runtime, Locks, G
     let url = url.to_owned();
     let work = move || {
         let (locks, guard) = runtime.block_on(async {
-            let locks = Locks::connect(&url).await.unwrap();
+            let locks = Locks::connect_within(&url, PATIENCE / 2).await.unwrap();
             let guard = locks.mutex(NAME).ttl(ttl).lock().await.unwrap();
             (locks, guard)
         });
@@ -51,7 +51,7 @@ fn says_that_its_runtime_has_ended(error: &Error) {
 pub(crate) async fn a_client_that_outlives_its_runtime_says_so_in_every_call(url: &str, ttl: Duration) {
     for runtime in runtimes() {
         let (runtime, locks, guard) = holds(runtime, url, ttl).await;
-        let other = Locks::connect(url).await.unwrap();
+        let other = Locks::connect_within(url, PATIENCE / 2).await.unwrap();
         let holder = other.look(&[NAME]).await.unwrap()[0].holders[0].id;
         end(runtime).await;
         for error in [
@@ -97,7 +97,7 @@ pub(crate) async fn those_who_wait_when_their_runtime_ends_hear_it(url: &str, tt
     let [other, runtime] = runtimes();
     end(other).await;
     let (runtime, locks, guard) = holds(runtime, url, ttl).await;
-    let there = Locks::connect(url).await.unwrap();
+    let there = Locks::connect_within(url, PATIENCE / 2).await.unwrap();
     let held = within("it is free", there.mutex("held elsewhere").lock()).await.unwrap();
     let (same, elsewhere) = (locks.mutex(NAME), locks.mutex("held elsewhere"));
     let behind_a_task = tokio::spawn(async move { same.lock().await.map(drop) });

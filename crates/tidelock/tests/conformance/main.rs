@@ -60,7 +60,7 @@ use tidelock::{
 use tokio::runtime::{Builder, Runtime};
 
 /// A trial that takes longer hangs.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(180);
 
 /// How many seeds are compared, and how many operations each stands for.
 const SEEDS: u64 = 48;

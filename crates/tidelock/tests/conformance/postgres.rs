@@ -1,6 +1,6 @@
 //! PostgreSQL: one server, a pooler before it, and advisory locks. Started by the first trial and shared by all.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use test_servers::{PgBouncer, Postgres, Server};
 use tidelock::{
@@ -22,18 +22,19 @@ fn server() -> Arc<Server> {
 }
 
 pub(crate) fn one() -> Arc<dyn Store> {
-    open("postgres", server().url(), "")
+    open("postgres", server().url(), "", SHORT_TTL)
 }
 
 /// With the advisory lock of the session as well.
 pub(crate) fn advisory() -> Arc<dyn Store> {
-    open("postgres_advisory", server().url(), "&mode=advisory")
+    open("postgres_advisory", server().url(), "&mode=advisory", SHORT_TTL)
 }
 
 /// Each transaction in whichever of a few sessions is free.
 pub(crate) fn pooled() -> Arc<dyn Store> {
     let pooler = POOLER.get(|| PgBouncer::new(5).start(&server()).expect("a pooler"));
-    open("postgres_pooled", pooler.url(), "")
+    // A statement waits for one of the few sessions, and may take a quarter of the ttl.
+    open("postgres_pooled", pooler.url(), "", 2 * SHORT_TTL)
 }
 
 /// Stops whatever was started.
@@ -42,11 +43,11 @@ pub(crate) fn stop() {
     ONE.stop();
 }
 
-fn open(name: &'static str, url: &str, options: &str) -> Arc<dyn Store> {
+fn open(name: &'static str, url: &str, options: &str, short_ttl: Duration) -> Arc<dyn Store> {
     Arc::new(Served {
         name,
         url: format!("{url}?prefix=trial-{}/{options}", number()),
-        short_ttl: SHORT_TTL,
+        short_ttl,
         connect: |url, id| {
             let config = PostgresConfig::from_url(&url).expect("a URL");
             client(PostgresBackend::connect(config, id))

@@ -6,6 +6,7 @@
 //! | `members` | members of a cluster are killed, paused and started again |
 //! | `keys` | keys and leases that somebody else deletes, and history that is compacted |
 //! | `many` | very many locks are renewed together, of which some end |
+//! | `strays` | questions arrive a second time, after their claims are gone |
 //! | `restores` | a server goes back to a snapshot |
 //! | `login` | servers that refuse, and servers that should be refused |
 //! | `interop` | `etcdctl lock` and Go's concurrency package take turns with us |
@@ -23,6 +24,7 @@ mod login;
 mod many;
 mod members;
 mod restores;
+mod strays;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         interop::trials(),
         keys::trials(),
         many::trials(),
+        strays::trials(),
         restores::trials(),
         support::common_trials(),
         login::trials(),

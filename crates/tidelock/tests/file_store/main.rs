@@ -152,6 +152,9 @@ fn storm_length() -> Duration {
     Duration::from_secs(seconds.unwrap_or(4))
 }
 
+/// The fewest kills that are a storm.
+const ENOUGH: u32 = 100;
+
 #[test]
 fn a_storm_of_kills_leaves_no_overlap_and_tokens_grow() {
     let folder = Folder::new();
@@ -159,7 +162,8 @@ fn a_storm_of_kills_leaves_no_overlap_and_tokens_grow() {
     let mut workers: Vec<_> = (0..5).map(|_| start()).collect();
     let end = Instant::now() + storm_length();
     let (mut kills, mut state) = (0, 0x9E37_79B9_u64);
-    while Instant::now() < end {
+    // On a busy machine it takes longer until there were enough.
+    while Instant::now() < end || kills < ENOUGH {
         // Between 2 and 8 ms, as a fault injector: no condition could say when.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros(2_000 + (state >> 33) % 6_000));
@@ -172,7 +176,7 @@ fn a_storm_of_kills_leaves_no_overlap_and_tokens_grow() {
     let (holds, breaches) = check(&folder.0);
     println!("{kills} kills, {holds} holds, {} breaches", breaches.len());
     assert_eq!(breaches, Vec::<String>::new());
-    assert!(kills > 50 && holds > 50, "{kills} kills, {holds} holds");
+    assert!(holds > 50, "{kills} kills, {holds} holds");
     // After the storm it works as before, and at once.
     let begun = Instant::now();
     let mut last = Worker::start(&folder, "rounds 10", LONG);

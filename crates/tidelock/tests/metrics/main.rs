@@ -271,6 +271,18 @@ fn names_are_labels_only_if_asked_for_and_only_as_patterns() {
 }
 
 #[test]
+fn counters_that_alerts_watch_begin_at_zero() {
+    let figures = Figures::of(|_| async {
+        Locks::builder("memory:").metrics_groups(["orders/*"]).connect().await.unwrap();
+    });
+    for group in ["orders/*", "other"] {
+        let key = format!("tidelock_lost_total{{store=memory,group={group},reason=expired}}");
+        assert_eq!(figures.all(&key), [0.0], "{:?}", figures.keys());
+    }
+    assert_eq!(figures.all("tidelock_renewed_late_total{store=memory}"), [0.0]);
+}
+
+#[test]
 fn renewals_are_timed_and_late_ones_are_counted() {
     let figures = Figures::of(|figures| async move {
         let faults = Faults { delay_ms: 10, ..Faults::default() };

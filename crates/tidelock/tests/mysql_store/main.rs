@@ -11,6 +11,7 @@
 //! | `login` | servers that refuse, and servers that should be refused |
 //! | `flags` | proxies that set flags of the protocol for all clients |
 //! | `follow` | followers of names that are cut off or forgotten |
+//! | `renewals` | renewals of many claims in one call |
 //! | `rights` | tables and procedures of our names that somebody else made |
 //! | `upgrade` | databases of an earlier build, and its clients that are still running |
 //! | `schema` | tables and procedures: made by many at once, by hand, and swept |
@@ -31,16 +32,23 @@ mod flags;
 mod follow;
 mod login;
 mod relay;
+#[path = "../common/renewals.rs"]
+mod renewals;
 mod replicas;
 mod restarts;
 mod rights;
 mod schema;
 mod upgrade;
 
-use std::{process::ExitCode, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
+use renewals::Database;
 use support::{Place, Store, harness};
 use test_servers::{MariaDb, Server};
+use tidelock::{
+    backend::Backend,
+    backends::mysql::{MysqlBackend, MysqlConfig},
+};
 
 /// A trial has a database of its own instead of a prefix.
 const STORE: Store = Store {
@@ -55,6 +63,29 @@ const STORE: Store = Store {
     asks_over_others: true,
     renews: true,
     crowd: (40, 40),
+};
+
+const RENEWALS: Database = Database {
+    connect: |url, id| {
+        Box::pin(async move {
+            let config = MysqlConfig::from_url(&url).unwrap();
+            Arc::new(MysqlBackend::connect(config, id).await.unwrap()) as Arc<dyn Backend>
+        })
+    },
+    lapses: |server, place| {
+        let text = "SELECT lapses FROM (SELECT client, claim, lapses FROM tidelock_lines WHERE many = 0 AND client IS NOT NULL UNION ALL SELECT client, claim, lapses FROM tidelock_claims) c ORDER BY client, claim";
+        place.ask(server, text).lines().map(|line| line.parse().unwrap()).collect()
+    },
+    lock: |place, name| format!("SELECT name FROM {}.tidelock_lines WHERE name = '{name}'", place.prefix),
+    spoil: |server, place, name| {
+        let text = format!(
+            "CREATE TRIGGER {}.spoil BEFORE UPDATE ON {0}.tidelock_claims FOR EACH ROW IF NEW.name = '{name}' THEN SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'spoilt'; END IF",
+            place.prefix
+        );
+        server.ask(&["--delimiter=//", "-e", &text]).unwrap();
+    },
+    write_down: |_| (),
+    run: "-e",
 };
 
 impl Place {
@@ -79,6 +110,7 @@ fn main() -> ExitCode {
         flags::trials(),
         support::common_trials(),
         support::batches::trials(),
+        renewals::trials(),
         login::trials(),
         figures::trials(),
     ];

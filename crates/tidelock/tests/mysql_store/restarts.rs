@@ -24,7 +24,7 @@ trials! {
 async fn servers_killed_under_load_never_let_two_in_and_tokens_grow() {
     const ROUNDS: u32 = 5;
     const PROCESSES: usize = 4;
-    const TURNS: usize = 400;
+    const TURNS: usize = 150;
     let server = MariaDb::new().durable().start().unwrap();
     let place = Place::at(&server);
     let eyes = place.connect().await;

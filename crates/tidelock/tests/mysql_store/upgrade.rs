@@ -2,7 +2,10 @@
 
 use std::{io::Write, process::Stdio};
 
+use tidelock::backend::Standing;
+
 use crate::{
+    renewals::Client,
     sql,
     support::{
         LONG, NAME, Place, eventually, got, hand_over, login::refusal, shared, until_idle, until_waiting,
@@ -15,6 +18,7 @@ trials! {
     a_client_of_the_first_revision_goes_on_after_an_upgrade,
     a_client_of_the_second_revision_goes_on_after_an_upgrade,
     a_client_of_the_fourth_revision_goes_on_after_an_upgrade,
+    a_client_of_the_fifth_revision_goes_on_after_an_upgrade,
     who_may_not_upgrade_is_told_who_can,
 }
 
@@ -54,7 +58,7 @@ async fn a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held() {
     }
     let tables = place.ask(&server, "SHOW TABLES LIKE 'tidelock_listeners'");
     assert_eq!(tables, "", "what stopped replicas is gone");
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t5");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t6");
 }
 
 /// What such a client calls, and what it reads from the answers.
@@ -89,13 +93,17 @@ async fn a_client_of_the_fourth_revision_goes_on_after_an_upgrade() {
     goes_on_after_an_upgrade("1\t4", include_str!("revision_4.sql")).await;
 }
 
+async fn a_client_of_the_fifth_revision_goes_on_after_an_upgrade() {
+    goes_on_after_an_upgrade("1\t5", include_str!("revision_5.sql")).await;
+}
+
 async fn goes_on_after_an_upgrade(version: &str, schema: &str) {
     let (server, place) = (shared(), Place::shared());
     apply(&place, schema);
     assert_eq!(place.ask(&server, "CALL tidelock_version()"), version);
     assert!(place.ask(&server, ENTER).starts_with('H'));
     let locks = place.connect().await;
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t5");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t6");
     // Claims that go together meet those of the old one.
     let names: Vec<String> = (0..8).map(|number| format!("many {number}")).chain([NAME.to_owned()]).collect();
     let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();
@@ -115,6 +123,20 @@ async fn goes_on_after_an_upgrade(version: &str, schema: &str) {
     assert!(within("it leads", watch.next()).await.unwrap().unwrap().is_some());
     assert_eq!(place.ask(&server, "CALL tidelock_leave('the lock', 7, 2, NULL)"), "1");
     assert_eq!(within("nobody leads", watch.next()).await.unwrap().unwrap(), None);
+    // Renewals that go together meet its own.
+    assert!(place.ask(&server, &ENTER.replace("7, 1", "7, 3")).starts_with('H'));
+    let mut new = Client::connect(&place).await;
+    let claims = [new.lock(NAME).await, new.lock("another").await];
+    for _ in 0..2 {
+        let renewed =
+            place.ask(&server, "CALL tidelock_renew('00000000000000070000000000000003008the lock')");
+        assert!(renewed.starts_with('H'), "{renewed}");
+        let standings = new.renew(&claims).await.unwrap();
+        assert!(matches!(standings[..], [Standing::Waiting(_), Standing::Held(_)]), "{standings:?}");
+    }
+    assert_eq!(place.ask(&server, "CALL tidelock_leave('the lock', 7, 3, NULL)"), "1");
+    let standings = new.renew(&claims).await.unwrap();
+    assert!(matches!(standings[..], [Standing::Held(_), Standing::Held(_)]), "{standings:?}");
 }
 
 async fn who_may_not_upgrade_is_told_who_can() {

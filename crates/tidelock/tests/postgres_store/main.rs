@@ -16,6 +16,7 @@
 //! | `peers` | servers that begin to misbehave, before the login and later |
 //! | `pooler` | PgBouncer in transaction mode |
 //! | `advisory` | sessions end that have the locks, and others take the same locks by hand |
+//! | `renewals` | renewals of many claims in one call |
 //! | `resource` | tables that refuse stale tokens |
 //! | `growth` | names that are new, and names that are forgotten |
 //! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
@@ -39,15 +40,22 @@ mod network;
 mod owners;
 mod peers;
 mod pooler;
+#[path = "../common/renewals.rs"]
+mod renewals;
 mod resource;
 mod rights;
 mod standbys;
 mod upgrade;
 
-use std::{process::ExitCode, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
+use renewals::Database;
 use support::{Store, harness};
 use test_servers::{Postgres, Server};
+use tidelock::{
+    backend::Backend,
+    backends::postgres::{PostgresBackend, PostgresConfig},
+};
 
 const STORE: Store = Store {
     start: || Postgres::new().start().unwrap(),
@@ -63,6 +71,35 @@ const STORE: Store = Store {
     crowd: (120, 120),
 };
 
+const RENEWALS: Database = Database {
+    connect: |url, id| {
+        Box::pin(async move {
+            let config = PostgresConfig::from_url(&url).unwrap();
+            Arc::new(PostgresBackend::connect(config, id).await.unwrap()) as Arc<dyn Backend>
+        })
+    },
+    lapses: |server, place| {
+        let text = format!(
+            "SELECT c.lapses FROM tidelock.line t, unnest(t.claims) c WHERE starts_with(t.name, '{}') ORDER BY c.id",
+            place.prefix
+        );
+        sql(server, &text).lines().map(|line| line.parse().unwrap()).collect()
+    },
+    lock: |place, name| {
+        let name = format!("{}{name}", place.prefix);
+        format!("SELECT name FROM tidelock.line WHERE name = '{name}'")
+    },
+    spoil: |server, place, name| {
+        let name = format!("{}{name}", place.prefix);
+        let text = format!(
+            "CREATE FUNCTION public.spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.name = '{name}' THEN RAISE EXCEPTION 'spoilt' USING ERRCODE = 'disk_full'; END IF; RETURN NEW; END $$; CREATE TRIGGER spoil BEFORE UPDATE ON tidelock.line FOR EACH ROW EXECUTE FUNCTION public.spoil()"
+        );
+        sql(server, &text);
+    },
+    write_down: |server| drop(sql(server, "CHECKPOINT")),
+    run: "-c",
+};
+
 fn main() -> ExitCode {
     // Those that take longest come first, so that nothing waits for them at the end.
     let modules = [
@@ -73,6 +110,7 @@ fn main() -> ExitCode {
         advisory::trials(),
         support::common_trials(),
         support::batches::trials(),
+        renewals::trials(),
         login::trials(),
         leaves::trials(),
         rights::trials(),

@@ -1,9 +1,10 @@
 //! Roles with few rights, a server without room, schemas of other versions, and what is swept from them.
 
 use test_servers::Postgres;
-use tidelock::backends::postgres::schema;
+use tidelock::{backend::Standing, backends::postgres::schema};
 
 use crate::{
+    renewals::Client,
     sql,
     support::{
         LONG, NAME, Place, got, held_and_waited_for, is_one_sentence, login::refusal, until_idle, within,
@@ -12,6 +13,7 @@ use crate::{
 
 trials! {
     a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else,
+    a_role_with_rights_of_an_earlier_list_renews_with_the_verb,
     a_role_without_rights_hears_what_it_lacks,
     a_schema_of_another_version_is_refused_with_the_fix,
     a_server_that_is_full_is_said_and_costs_those_who_are_in_nothing,
@@ -19,7 +21,7 @@ trials! {
     who_came_too_late_is_forgotten_after_an_hour,
 }
 
-/// The rights that docs/backends/postgres.md lists.
+/// The rights that docs/backends/postgres.md listed in an earlier version: clients go on with these.
 const RIGHTS: &str = "GRANT USAGE ON SCHEMA tidelock TO app; GRANT EXECUTE ON FUNCTION tidelock.version, tidelock.hello, tidelock.enter, tidelock.renew, tidelock.exit, tidelock.shut_out, tidelock.look, tidelock.peek TO app";
 
 async fn a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else() {
@@ -39,6 +41,20 @@ async fn a_role_that_may_only_call_the_verbs_gets_locks_and_nothing_else() {
     {
         let said = server.ask(&["-U", "app", "-c", forbidden]);
         assert!(said.unwrap_err().to_string().contains("permission denied"), "{forbidden}");
+    }
+}
+
+async fn a_role_with_rights_of_an_earlier_list_renews_with_the_verb() {
+    let server = Postgres::new().start().unwrap();
+    let place = Place::on(server.url());
+    sql(&server, &schema());
+    sql(&server, "CREATE ROLE app LOGIN");
+    sql(&server, RIGHTS);
+    let mut client = Client::connect(&place.logged_in("app", "")).await;
+    let claims = [client.lock("a").await, client.lock("b").await];
+    for _ in 0..3 {
+        let standings = client.renew(&claims).await.unwrap();
+        assert!(standings.iter().all(|standing| matches!(standing, Standing::Held(_))), "{standings:?}");
     }
 }
 

@@ -7,9 +7,10 @@ use std::{
 };
 
 use test_servers::{Postgres, Server};
-use tidelock::backends::postgres::schema;
+use tidelock::{backend::Standing, backends::postgres::schema};
 
 use crate::{
+    renewals::Client,
     sql,
     support::{LONG, NAME, Place, eventually, got, until_idle, until_waiting, waiter, within},
 };
@@ -33,6 +34,7 @@ const FIRST: [&str; 6] = [
 /// What the revisions after it install.
 const SECOND: &str = include_str!("revision_2.sql");
 const THIRD: &str = include_str!("revision_3.sql");
+const FOURTH: &str = include_str!("revision_4.sql");
 
 /// A server with the schema of the first revision.
 fn before() -> Server {
@@ -115,6 +117,7 @@ async fn clients_of_both_versions_hand_locks_over_while_the_schema_is_brought_up
     hand_over_between_revisions(1, before()).await;
     hand_over_between_revisions(2, with(SECOND)).await;
     hand_over_between_revisions(3, with(THIRD)).await;
+    hand_over_between_revisions(4, with(FOURTH)).await;
 }
 
 async fn hand_over_between_revisions(revision: u32, server: Server) {
@@ -123,7 +126,7 @@ async fn hand_over_between_revisions(revision: u32, server: Server) {
     assert!(old.enter(NAME, 1).starts_with("{1,"));
     // The first of the new version installs its own, under a claim and a session of the old one.
     let locks = place.connect().await;
-    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|4");
+    assert_eq!(sql(&server, "SELECT tidelock.version(), tidelock.revision()"), "1|5");
     let waiting = waiter(&locks, NAME, LONG);
     until_waiting(&locks, NAME, 1).await;
     assert!(old.holds(NAME, 1) && !waiting.is_finished());
@@ -158,6 +161,20 @@ async fn hand_over_between_revisions(revision: u32, server: Server) {
     for waiting in waiting {
         got(waiting).await.release().await.unwrap();
     }
+    // And so do renewals that go together.
+    let mut new = Client::connect(&place).await;
+    assert!(old.enter("a", 6).starts_with("{1,") && old.enter("b", 7).starts_with("{1,"));
+    let claims = [new.lock("a").await, new.lock("b").await, new.lock("c").await];
+    for _ in 0..2 {
+        assert!(old.holds("a", 6) && old.holds("b", 7));
+        let standings = new.renew(&claims).await.unwrap();
+        let holds = standings.iter().map(|standing| matches!(standing, Standing::Held(_)));
+        assert_eq!(holds.collect::<Vec<_>>(), [false, false, true]);
+    }
+    old.leave("a", 6);
+    let standings = new.renew(&claims).await.unwrap();
+    assert!(matches!(standings[0], Standing::Held(_)) && matches!(standings[1], Standing::Waiting(_)));
+    assert!(old.holds("b", 7));
 }
 
 async fn a_role_with_the_rights_of_the_version_before_goes_on_when_the_schema_is_brought_up_to_date() {
@@ -175,7 +192,7 @@ async fn a_role_with_the_rights_of_the_version_before_goes_on_when_the_schema_is
     assert_eq!(
         sql(
             &server,
-            "SELECT bool_and(has_function_privilege('app', p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.pronamespace = 'tidelock'::regnamespace AND p.proname IN ('exit', 'together', 'follow')"
+            "SELECT bool_and(has_function_privilege('app', p.oid, 'EXECUTE')) FROM pg_proc p WHERE p.pronamespace = 'tidelock'::regnamespace AND p.proname IN ('exit', 'together', 'follow', 'renew_together')"
         ),
         "t"
     );

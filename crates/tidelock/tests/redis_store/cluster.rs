@@ -7,8 +7,11 @@ use tidelock::{LockState, Locks};
 
 use crate::{
     support::{
-        LONG, Place, SHORT, eventually, got, held_and_waited_for, pass_on, report, shared::Shared, until,
-        until_idle, until_waiting, waiter,
+        LONG, Place, SHORT, eventually,
+        following::{hears, until_live},
+        got, held_and_waited_for, pass_on, report,
+        shared::Shared,
+        until, until_idle, until_waiting, waiter, within,
     },
     witness::{Rush, Storm},
 };
@@ -19,6 +22,7 @@ trials! {
     a_slot_that_moves_takes_the_hold_along,
     a_slot_that_moves_takes_the_waiters_along_in_order,
     a_slot_that_stays_half_way_serves_holders_and_waiters,
+    a_viewer_of_all_names_hears_of_every_master_and_of_those_that_replace_them,
 }
 
 static SHARED: Shared<Cluster> = Shared::new();
@@ -193,4 +197,22 @@ async fn a_slot_that_stays_half_way_serves_holders_and_waiters() {
     until_waiting(&other, name, 1).await;
     next.release().await.unwrap();
     got(waiting).await.release().await.unwrap();
+}
+
+async fn a_viewer_of_all_names_hears_of_every_master_and_of_those_that_replace_them() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let (viewer, other) = (place.connect().await, place.connect().await);
+    let mut all = viewer.follow_all().unwrap();
+    until_live(&mut all, true).await;
+    for master in cluster.masters() {
+        hears(&mut all, &other, &name_at(&cluster, &place, master)).await;
+    }
+    // The one that takes over is another server: nothing that happens there was told before it is listened to.
+    let name = name_at(&cluster, &place, cluster.masters()[0]);
+    cluster.fail_over(cluster.masters()[0]).unwrap();
+    let missed = async { while !(all.next().await.missed && all.is_live()) {} };
+    within("it is told to look at everything", missed).await;
+    hears(&mut all, &other, &name).await;
 }

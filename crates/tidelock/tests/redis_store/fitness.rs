@@ -11,6 +11,7 @@ trials! {
     a_server_without_memory_says_so_and_nothing_is_leaked,
     something_else_under_the_key_of_a_lock_is_left_alone_and_said,
     a_server_without_a_file_is_a_concern,
+    a_server_that_forgets_scripts_because_of_its_default_user_is_a_concern,
 }
 
 async fn a_server_that_may_drop_locks_is_refused_with_the_fix_unless_that_is_accepted() {
@@ -101,4 +102,26 @@ async fn a_server_without_a_file_is_a_concern() {
     assert!(locks.concerns().iter().any(|concern| concern.contains("appendonly yes")));
     let server = Redis::new().durable().start().unwrap();
     assert_eq!(Place::on(server.url()).connect().await.concerns(), Vec::<String>::new());
+}
+
+async fn a_server_that_forgets_scripts_because_of_its_default_user_is_a_concern() {
+    let server = Redis::new()
+        .append_only()
+        .user("locks", "secret", "~* &* +@all")
+        .without_default_user()
+        .start()
+        .unwrap();
+    // What it is about: of a script with two writes nothing is left after a restart.
+    let script = "redis.call('SET', KEYS[1], 1) redis.call('SET', KEYS[2], 2)";
+    server.command(&["EVAL", script, "2", "{a}", "{a}b"]).unwrap();
+    server.restart().unwrap();
+    let is_forgotten = server.command(&["EXISTS", "{a}", "{a}b"]).unwrap().as_deref() != Some("2");
+    let concern = |concern: &String| concern.contains("the default user lacks rights");
+    let concerns = Place::on(server.url()).connect().await.concerns();
+    assert!(concerns.iter().any(concern) || !is_forgotten, "{concerns:?}");
+    server
+        .command(&["ACL", "SETUSER", "default", "off", "nopass", "allkeys", "allchannels", "allcommands"])
+        .unwrap();
+    let concerns = Place::on(server.url()).connect().await.concerns();
+    assert!(!concerns.iter().any(concern), "{concerns:?}");
 }

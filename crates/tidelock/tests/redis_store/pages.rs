@@ -18,7 +18,7 @@ trials! {
 
 /// How many names were used lately, and how many of them a scan looks at in one call.
 const IDLE: usize = 5_000;
-const PAGE: usize = 1_000;
+const PAGE: usize = 500;
 
 /// Leaves idle names behind, as released locks do.
 fn fill(server: &Server, place: &Place) {

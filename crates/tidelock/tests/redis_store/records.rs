@@ -22,6 +22,8 @@ trials! {
     no_verb_changes_a_record_that_it_cannot_read_and_each_names_its_form,
     no_verb_changes_a_record_that_it_cannot_read_in_a_cluster,
     what_is_no_string_is_left_alone_by_every_verb,
+    renewals_in_a_short_queue_keep_its_key_for_long_enough_and_seldom_change_more_than_a_time,
+    those_who_are_renewed_in_a_short_queue_stay_and_the_others_lapse,
 }
 
 const EPOCH: u64 = 7_000_000_000_000_005;
@@ -261,4 +263,94 @@ async fn what_is_no_string_is_left_alone_by_every_verb() {
         assert_eq!(server.command(&["LRANGE", &key, "0", "-1"]).unwrap().as_deref(), Some("hello"));
         server.command(&["DEL", &key]).unwrap();
     }
+}
+
+/// Claims for one name: the first holds, the others wait.
+async fn queue(client: &RedisBackend, name: &str, ttl: Duration) -> Vec<Arc<Claim>> {
+    let claims: Vec<_> = (1..5)
+        .map(|number| Arc::new(Claim::new(id(number), Name::new(name).unwrap(), Share::Exclusive, ttl)))
+        .collect();
+    for (ahead, claim) in claims.iter().enumerate() {
+        match client.enter(claim, Ask::Queue).await.unwrap() {
+            Entered::Held(_) => assert_eq!(ahead, 0),
+            Entered::Waiting(place) => assert_eq!(place.ahead as usize, ahead),
+            other => panic!("{other:?}"),
+        }
+    }
+    claims
+}
+
+fn stands_at(standing: &Standing) -> Option<usize> {
+    match standing {
+        Standing::Held(_) => Some(0),
+        Standing::Waiting(place) => Some(place.ahead as usize),
+        _ => None,
+    }
+}
+
+async fn renewals_in_a_short_queue_keep_its_key_for_long_enough_and_seldom_change_more_than_a_time() {
+    const TTL: Duration = Duration::from_secs(30);
+    let server = Redis::new().start().unwrap();
+    for scripting in ["on", "scripts"] {
+        let place = Place::at(&server).with(&format!("scripting={scripting}"));
+        let client = connect(&place).await;
+        let claims = queue(&client, "a queue", TTL).await;
+        let key = place.key("a queue");
+        let look = || {
+            let head = server.command(&["GET", &key]).unwrap().unwrap();
+            let expires: u64 = server.command(&["PEXPIRETIME", &key]).unwrap().unwrap().parse().unwrap();
+            assert_eq!((&head[..1], head[17..33].parse().ok()), ("Q", Some(expires)), "{head:?}");
+            (head, expires)
+        };
+        let renew = async |some: &[usize]| {
+            let claims: Vec<_> = some.iter().map(|index| Arc::clone(&claims[*index])).collect();
+            let standings = client.renew(&claims).await.unwrap();
+            let places: Vec<_> = standings.iter().filter_map(stands_at).collect();
+            assert_eq!(places, some, "{standings:?}");
+        };
+        // The first one sees to it that the key stays for a while, if it comes at least a millisecond after the enters.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        renew(&[3]).await;
+        let (mut before, expires) = look();
+        for some in [&[0][..], &[1], &[2], &[3], &[3, 1, 0]] {
+            renew(some).await;
+            let (head, expires_now) = look();
+            assert_eq!((head.len(), expires_now), (before.len(), expires));
+            let changed = head.bytes().zip(before.bytes()).filter(|(now, then)| now != then).count();
+            assert!((1..=16 * some.len()).contains(&changed), "{before:?} {head:?}");
+            let now: u64 =
+                server.command(&["TIME"]).unwrap().unwrap().lines().next().unwrap().parse().unwrap();
+            assert!(expires >= 1_000 * now + 630_000, "{expires} {now}");
+            before = head;
+        }
+        // A key that would not stay for long enough gets more time, and the queue is as it was.
+        let soon = expires - 60_000 - 1_000;
+        let head = format!("{}{soon:016}{}", &before[..17], &before[33..]);
+        server.command(&["SET", &key, &head, "PXAT", &soon.to_string()]).unwrap();
+        renew(&[2]).await;
+        assert!(look().1 >= expires);
+        renew(&[0, 1, 2, 3]).await;
+    }
+}
+
+async fn those_who_are_renewed_in_a_short_queue_stay_and_the_others_lapse() {
+    const TTL: Duration = Duration::from_millis(1_500);
+    let server = Redis::new().start().unwrap();
+    let place = Place::at(&server);
+    let client = connect(&place).await;
+    let claims = queue(&client, "a queue", TTL).await;
+    // The third is not renewed. The earliest lapse that was written down passes again and again.
+    let mut some: Vec<_> = claims.iter().map(Arc::clone).collect();
+    some.remove(2);
+    for turn in 0..12 {
+        tokio::time::sleep(TTL / 5).await;
+        let standings = client.renew(&some).await.unwrap();
+        let places: Vec<_> = standings.iter().filter_map(stands_at).collect();
+        let last = if turn < 4 { 3 } else { *places.last().unwrap() };
+        assert!(places == [0, 1, last] && [2, 3].contains(&last), "turn {turn}: {standings:?}");
+        if turn > 6 {
+            assert_eq!(last, 2, "turn {turn}");
+        }
+    }
+    assert_eq!(client.renew(&claims[2..3]).await.unwrap(), [Standing::Gone]);
 }

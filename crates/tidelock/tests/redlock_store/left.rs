@@ -28,6 +28,7 @@ trials! {
     a_claim_that_came_to_hold_meanwhile_does_not_step_back,
     a_claim_that_stepped_back_does_not_hold_by_votes_from_before,
     a_claim_that_could_not_enter_is_not_left_when_servers_are_back,
+    a_release_that_is_given_up_half_way_leaves_nothing_on_a_server_that_says_late_that_the_claim_holds,
 }
 
 /// Three servers, and the proxies through which two clients reach them.
@@ -280,5 +281,42 @@ async fn a_claim_that_could_not_enter_is_not_left_when_servers_are_back() {
     for _ in 0..50 {
         assert_eq!(three.holder(0).await, Some(WAITS), "its own client left it");
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The server that is late says that the claim holds while it is being left, and then the release is given up. Without the
+/// rule each of the two would rely on the other, and the claim would hold there until its lease ends.
+async fn a_release_that_is_given_up_half_way_leaves_nothing_on_a_server_that_says_late_that_the_claim_holds()
+{
+    const LATE: Duration = Duration::from_millis(200);
+    let three = until_it_succeeds(async || {
+        let three = Three::start();
+        let backend = connect(by(&three.near), WAITS).await;
+        let (_listening, _news) = listen(&backend);
+        let (claim, before) = (claim(WAITS, 1), three.reads());
+        three.near[2].delay(LATE);
+        assert!(matches!(backend.enter(&claim, Ask::Queue).await, Ok(Entered::Held(_))));
+        three.all_read_since(&before).await;
+        // What it said is on its way, and it does not hear of the release.
+        three.near[2].hold_requests();
+        let (other, left) = (Arc::clone(&backend), Arc::clone(&claim));
+        let leaving = tokio::spawn(async move { other.leave(&left.name, left.id, Leave::Done).await });
+        tokio::time::sleep(2 * LATE).await;
+        if leaving.is_finished() {
+            return None;
+        }
+        leaving.abort();
+        assert!(leaving.await.is_err_and(|error| error.is_cancelled()));
+        assert_eq!(three.holder(2).await, Some(WAITS), "nobody told it yet");
+        // What was sent until now is lost.
+        three.near[2].delay(Duration::ZERO);
+        three.near[2].disconnect();
+        three.near[2].heal().unwrap();
+        three.until_holder(2, |holder| holder.is_none()).await;
+        Some(three)
+    })
+    .await;
+    for server in 0..3 {
+        assert_eq!(three.holder(server).await, None, "server {server}");
     }
 }

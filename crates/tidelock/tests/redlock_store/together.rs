@@ -21,6 +21,7 @@ trials! {
     claims_that_come_at_once_share_a_call_to_each_server,
     claims_that_share_calls_hold_by_a_majority_and_leave_nothing_on_the_others,
     claims_that_share_calls_wait_for_holders_like_any_other,
+    a_server_that_answers_last_is_told_once_that_a_claim_left,
 }
 
 /// Five servers, each behind a network of its own, and a client whose calls take a while.
@@ -112,4 +113,32 @@ async fn claims_that_share_calls_wait_for_holders_like_any_other() {
     }
     release(guards).await;
     nothing_is_left(&five).await;
+}
+
+async fn a_server_that_answers_last_is_told_once_that_a_claim_left() {
+    const PAIRS: usize = 20;
+    let (five, proxies, locks) = slow().await;
+    let late = 3..5;
+    for proxy in &proxies[late.clone()] {
+        // A claim is left before these have said that it holds.
+        proxy.delay(Duration::from_millis(40));
+    }
+    let before: Vec<_> = five.servers.iter().map(calls).collect();
+    for pair in 1..=PAIRS {
+        locks.mutex("a lock").ttl(LONG).lock().await.unwrap().release().await.unwrap();
+        for server in late.clone() {
+            within("a claim is known everywhere, and left", async {
+                while calls(&five.servers[server]) - before[server] < 2 * pair {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+        }
+    }
+    nothing_is_left(&five).await;
+    for server in late {
+        let called = calls(&five.servers[server]) - before[server];
+        // An enter and a leave each. Both answers may be read at once, and the leave's be heard first: then it is told again.
+        assert!((2 * PAIRS..2 * PAIRS + PAIRS / 2).contains(&called), "{called} calls");
+    }
 }

@@ -8,6 +8,8 @@
 mod buyer;
 #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
 mod faults;
+#[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
+mod left;
 #[path = "../common/worker.rs"]
 mod process;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "redis"))]
@@ -220,6 +222,8 @@ fn trials() -> Vec<Trial> {
     trials.extend(slots::trials());
     #[cfg(all(feature = "mysql", feature = "postgres"))]
     trials.extend(sql::trials());
+    #[cfg(all(feature = "mysql", feature = "postgres", feature = "redis"))]
+    trials.extend(left::trials());
     trials.retain(|trial| {
         wanted.as_deref().is_none_or(|wanted| trial.name().starts_with(&format!("{wanted}::")))
     });

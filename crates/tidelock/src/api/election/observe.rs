@@ -1,7 +1,7 @@
 //! Who leads, for everyone else: one look, or a stream of changes.
 //!
 //! All watches of one name on a client share a [`Sight`]: the first that finds it old asks the store, and the others
-//! wait for its answer. No task is needed, and a watch that is dropped while it asks leaves the question to the next.
+//! wait for its answer. A watch that is dropped while it asks leaves the question to the next.
 //!
 //! A sight is old when its time has come, or when the store says that the holders may have changed. What the store says
 //! has no content: who leads is known from looking alone.
@@ -21,7 +21,7 @@ use futures_core::Stream;
 use crate::{
     backend::{ClaimId, Follow, Scope},
     clock::{Moment, wall_micros},
-    engine::Client,
+    engine::{Client, Engine},
     error::Result,
     model::claim::random_u64,
     model::name::Name,
@@ -74,7 +74,7 @@ impl Seen {
 }
 
 /// Asks the store who leads.
-pub(super) async fn look(engine: &Client, name: &Name) -> Result<Option<Seen>> {
+pub(super) async fn look(engine: &Engine, name: &Name) -> Result<Option<Seen>> {
     let asked = engine.clock().now();
     let views = engine.look(&Scope::Names(vec![name.clone()])).await?;
     let holders = views.into_iter().flat_map(|view| view.holders);
@@ -162,7 +162,7 @@ impl State {
     }
 
     /// Asks the store if that is due.
-    async fn refresh(&mut self, engine: &Client, name: &Name) -> Result<()> {
+    async fn refresh(&mut self, engine: &Engine, name: &Name) -> Result<()> {
         let now = engine.clock().now();
         if now < self.next && (now < self.soonest || !self.is_told()) {
             return Ok(());
@@ -275,7 +275,7 @@ impl Stream for Watch {
         let this = &mut *self;
         let under_way = this
             .under_way
-            .get_or_insert_with(|| Box::pin(change(this.engine.clone(), this.sight.clone(), this.shown)));
+            .get_or_insert_with(|| Box::pin(changed(this.engine.clone(), this.sight.clone(), this.shown)));
         let changed = ready!(under_way.as_mut().poll(context));
         this.under_way = None;
         Poll::Ready(Some(match changed {
@@ -291,13 +291,22 @@ impl Stream for Watch {
     }
 }
 
-/// Waits until another leader is in sight than the one that was shown.
-async fn change(
+/// Waits until another leader is in sight than the one that was shown. Other watches wait while one of them asks the
+/// store, so that goes on even if nobody polls this one.
+async fn changed(
     engine: Client,
     sight: Result<Arc<Sight>>,
     shown: Option<Option<(Token, ClaimId)>>,
 ) -> Result<Option<Seen>> {
-    let sight = sight?;
+    // Not the client, whose last value may wait for releases where the program ends.
+    engine.attend_to(change(Arc::clone(&engine), sight?, shown)).await
+}
+
+async fn change(
+    engine: Arc<Engine>,
+    sight: Arc<Sight>,
+    shown: Option<Option<(Token, ClaimId)>>,
+) -> Result<Option<Seen>> {
     loop {
         let (wake, follow, heard) = {
             let mut state = sight.state.lock().await;

@@ -144,16 +144,24 @@ async fn renewal_begins_the_lease_anew(world: World) {
 
 async fn becoming_a_holder_does_not_prolong_the_lease(world: World) {
     let [one, other] = world.backends().await;
-    let name = world.name("lock");
-    let first = one.claim(&name, Share::Exclusive);
-    let second = other.claim_for(&name, Share::Exclusive, None, world.short_ttl());
-    one.hold(&first).await;
-    other.stand(&second).await;
-    world.sleep(0.7).await;
-    one.leave(&first).await;
-    assert_eq!(world.holding(&name).await, 1);
-    world.sleep(0.55).await;
-    assert_eq!(other.stands(&second).await, Standing::Gone);
+    for attempt in 0.. {
+        let name = world.name(&format!("lock-{attempt}"));
+        let first = one.claim(&name, Share::Exclusive);
+        let second = other.claim_for(&name, Share::Exclusive, None, world.short_ttl());
+        one.hold(&first).await;
+        let asked = world.clock().now();
+        other.stand(&second).await;
+        world.sleep(0.7).await;
+        one.leave(&first).await;
+        let holding = world.holding(&name).await;
+        // On a machine that is busy, its lease may have ended before that was seen.
+        if world.clock().now().since(asked) > world.short_ttl().mul_f64(0.9) {
+            continue;
+        }
+        assert_eq!(holding, 1);
+        world.sleep(0.55).await;
+        return assert_eq!(other.stands(&second).await, Standing::Gone);
+    }
 }
 
 async fn long_lease_outlives_a_short_one(world: World) {

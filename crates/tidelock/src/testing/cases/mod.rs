@@ -12,6 +12,7 @@ mod election;
 mod exclusion;
 mod fencing;
 mod follow;
+mod follow_all;
 mod lease;
 mod loss;
 mod names;
@@ -27,7 +28,7 @@ use super::suite::Case;
 
 /// Every case.
 pub fn all() -> Vec<Case> {
-    let groups: [fn() -> Vec<Case>; 17] = [
+    let groups: [fn() -> Vec<Case>; 18] = [
         exclusion::cases,
         order::cases,
         read_write::cases,
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         tickets::cases,
         election::cases,
         follow::cases,
+        follow_all::cases,
         once::cases,
     ];
     groups.into_iter().flat_map(|group| group()).collect()

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tidelock::{Locks, testing::Clock};
 
 use super::{
-    NAME, ends,
+    NAME,
+    conditions::PATIENCE,
+    ends,
     worker::{Job, say},
 };
 
@@ -19,7 +21,7 @@ pub(crate) fn work() -> bool {
     let before = (job.what == "install before").then(install_provider);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let locks = Locks::connect(&job.place).await.unwrap();
+        let locks = Locks::connect_within(&job.place, PATIENCE / 2).await.unwrap();
         match job.words() {
             ("hold", owner) => hold(&locks, job.ttl, owner).await,
             ("turns", turns) => take_turns(&locks, job.ttl, turns.parse().unwrap()).await,

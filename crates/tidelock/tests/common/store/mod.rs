@@ -10,7 +10,7 @@
 //! | `worker`, `jobs` | processes that hold locks |
 //! | `turns` | processes that take one lock in turns, and whether any two overlapped |
 //! | `figures` | how large tables get |
-//! | `network`, `processes`, `endings` | trials that are the same for all stores that have the abilities for them |
+//! | `network`, `processes`, `endings`, `following` | trials that are the same for all stores that have the abilities for them |
 //! | `ends`, `outlived` | programs and runtimes that end, for stores without servers too |
 //! | `batches` | trials of stores whose claims go together in one call |
 //! | `login` | the parts of trials that differ |
@@ -24,6 +24,7 @@ pub(crate) mod endings;
 #[path = "../ends.rs"]
 pub(crate) mod ends;
 pub(crate) mod figures;
+pub(crate) mod following;
 pub(crate) mod jobs;
 pub(crate) mod login;
 pub(crate) mod network;
@@ -78,7 +79,10 @@ pub(crate) struct Store {
 
 /// The trials that are the same for all stores, as far as each can pass them.
 pub(crate) fn common_trials() -> harness::Trials {
-    [processes::trials(), endings::trials(), network::trials()].into_iter().flatten().collect()
+    [processes::trials(), endings::trials(), network::trials(), following::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A lease that does not end during a trial.

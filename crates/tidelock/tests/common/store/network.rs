@@ -1,6 +1,6 @@
 //! Connections that are cut, and answers that are lost after the question was applied.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use test_servers::Proxy;
 use tidelock::{Guard, LockState, Locks};
@@ -23,6 +23,8 @@ trials! {
     a_renewal_whose_answer_is_lost_costs_nothing where renews,
     a_leave_whose_answer_is_lost_has_left,
     answers_that_stay_away_leave_nothing_behind where renews,
+    a_call_that_is_left_half_way_keeps_nobody_from_the_store,
+    a_watch_that_is_left_half_way_keeps_no_other_watch_waiting,
     a_question_that_arrives_after_it_was_given_up_takes_nothing where renews,
     a_question_that_arrives_after_its_claim_was_left_takes_no_lock where asks_over_others,
     a_question_that_arrives_after_its_claim_was_left_takes_no_place where asks_over_others,
@@ -288,6 +290,58 @@ async fn a_question_that_arrives_after_it_was_given_up_takes_nothing() {
     let guard = within("it can be had", other.mutex(NAME).lock()).await.unwrap();
     guard.release().await.unwrap();
     kept.release().await.unwrap();
+}
+
+/// A network that a client has to connect through once more, and on which nobody answers.
+fn go_silent(proxy: &Proxy) {
+    proxy.hold_replies();
+    proxy.disconnect();
+}
+
+/// Polls until a call has been waiting for an answer for longer than it takes to notice that the connection has ended.
+async fn left_half_way<T>(
+    mut call: impl FnMut() -> Pin<Box<dyn Future<Output = T> + Send>>,
+) -> impl Future<Output = T> + Send {
+    loop {
+        let mut calling = call();
+        if tokio::time::timeout(Duration::from_millis(300), &mut calling).await.is_err() {
+            return calling;
+        }
+    }
+}
+
+/// A future that is polled and then left alone may be the one that opens the connection, or the next in line for that.
+async fn a_call_that_is_left_half_way_keeps_nobody_from_the_store() {
+    let place = Place::shared();
+    let (proxy, locks, _other) = two(&place).await;
+    go_silent(&proxy);
+    let looking = left_half_way(|| {
+        let locks = locks.clone();
+        Box::pin(async move { locks.look(&[NAME]).await })
+    })
+    .await;
+    proxy.heal().unwrap();
+    let guard = within("another call is answered", locks.mutex(NAME).ttl(LONG).lock()).await.unwrap();
+    guard.release().await.unwrap();
+    drop(looking);
+}
+
+async fn a_watch_that_is_left_half_way_keeps_no_other_watch_waiting() {
+    let place = Place::shared();
+    let (proxy, locks, other) = two(&place).await;
+    let election = locks.election(NAME);
+    let mut left = election.watch();
+    assert!(within("nobody leads", left.next()).await.unwrap().unwrap().is_none());
+    go_silent(&proxy);
+    // It asks about twice a second.
+    let waiting = tokio::time::timeout(Duration::from_secs(2), left.next()).await;
+    assert!(waiting.is_err(), "nobody answers");
+    proxy.heal().unwrap();
+    let lead = within("the other client leads", other.election(NAME).campaign()).await.unwrap();
+    let mut watch = election.watch();
+    within("another watch sees it", async { while watch.next().await.unwrap().unwrap().is_none() {} }).await;
+    lead.release().await.unwrap();
+    drop(left);
 }
 
 /// How many are in line.
