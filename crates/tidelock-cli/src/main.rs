@@ -28,6 +28,7 @@ mod values;
 mod view;
 mod waiting;
 mod watcher;
+mod who;
 
 use std::process::ExitCode;
 

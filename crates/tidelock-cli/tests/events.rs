@@ -6,7 +6,7 @@ mod common;
 use common::{Running, Store, output, runs, stderr, tidelock, until};
 use rustix::process::Signal;
 use serde_json::Value;
-use test_servers::{Etcd, Redis};
+use test_servers::{Etcd, Redis, Zookeeper};
 
 /// A script that holds its lock until it reads a line.
 const HOLD: &str = "echo held; read line";
@@ -42,7 +42,7 @@ fn hold(url: &str, label: &str) -> Running {
 }
 
 /// One claim after another, each seen before the next begins.
-fn what_happens_is_printed_as_it_happens(url: &str) {
+fn what_happens_is_printed_as_it_happens(url: &str, released: &str) {
     let mut before = Running::start(&["--url", url, "earlier"], HOLD);
     assert_eq!(before.line(), "held");
     let (mut watching, locks) = Watching::start(url, &[]);
@@ -55,15 +55,9 @@ fn what_happens_is_printed_as_it_happens(url: &str) {
     watching.expect("queued", "two");
     first.say("");
     assert_eq!(first.end().0, Some(0));
-    // Both are seen in one look: the order of the two is not known.
-    let (ended, granted) = {
-        let pair = [watching.next(), watching.next()];
-        let [one, other] = pair;
-        if one["label"] == "one" { (one, other) } else { (other, one) }
-    };
-    assert!(["released", "gone"].contains(&ended["event"].as_str().expect("text")), "{ended}");
+    let ended = watching.expect(released, "one");
     assert!(ended["held_ms"].is_u64(), "{ended}");
-    assert_eq!((&granted["event"], &granted["label"]), (&"granted".into(), &"two".into()), "{granted}");
+    let granted = watching.expect("granted", "two");
     assert!(granted["waited_ms"].is_u64(), "{granted}");
     assert_eq!(second.line(), "held");
     // Nobody renews it any more, and nobody waits.
@@ -79,19 +73,61 @@ fn what_happens_is_printed_as_it_happens(url: &str) {
 
 #[test]
 fn what_happens_is_printed_as_it_happens_on_files() {
-    what_happens_is_printed_as_it_happens(&Store::new().url());
+    what_happens_is_printed_as_it_happens(&Store::new().url(), "gone");
 }
 
 #[test]
 fn what_happens_is_printed_as_it_happens_on_redis() {
     let server = Redis::new().start().expect("a server");
-    what_happens_is_printed_as_it_happens(server.url());
+    what_happens_is_printed_as_it_happens(server.url(), "released");
 }
 
 #[test]
 fn what_happens_is_printed_as_it_happens_on_etcd() {
     let server = Etcd::new().start().expect("a server");
-    what_happens_is_printed_as_it_happens(server.url());
+    what_happens_is_printed_as_it_happens(server.url(), "released");
+}
+
+/// An eviction of one program's lock by a second one, as a third one prints it.
+fn an_eviction_is_printed_with_its_reason(url: &str) {
+    let (mut watching, _) = Watching::start(url, &[]);
+    let mut holder = hold(url, "one");
+    watching.expect("granted", "one");
+    assert_eq!(holder.line(), "held");
+    let broken = output(&["break", "job", "--reason", "it hangs", "--url", url]);
+    assert!(broken.status.success(), "{}", stderr(&broken));
+    let evicted = watching.expect("evicted", "one");
+    assert!(
+        evicted["reason"].as_str().is_some_and(|reason| reason.starts_with("it hangs; by ")),
+        "{evicted}"
+    );
+    holder.signal(Signal::KILL);
+}
+
+#[test]
+fn an_eviction_is_printed_with_its_reason_on_redis() {
+    let server = Redis::new().start().expect("a server");
+    an_eviction_is_printed_with_its_reason(server.url());
+}
+
+#[test]
+fn an_eviction_is_printed_with_its_reason_on_redis_without_scripts() {
+    let server = Redis::new().start().expect("a server");
+    an_eviction_is_printed_with_its_reason(&format!("{}?scripting=off", server.url()));
+}
+
+#[test]
+fn an_eviction_is_printed_with_its_reason_on_etcd() {
+    let server = Etcd::new().start().expect("a server");
+    an_eviction_is_printed_with_its_reason(server.url());
+}
+
+#[test]
+fn an_eviction_is_printed_with_its_reason_on_zookeeper() {
+    let server = Zookeeper::new().start().expect("a server");
+    // The first claim of all gets its token a moment after its place.
+    assert!(output(&["run", "--url", server.url(), "first", "--", "true"]).status.success());
+    an_eviction_is_printed_with_its_reason(server.url());
 }
 
 #[test]

@@ -190,13 +190,15 @@ fn a_sale_is_printed_as_promised() {
 fn a_torture_is_printed_as_promised() {
     let dir = tempfile::tempdir().expect("a directory");
     let client = |number: u32, granted: u64| {
-        let asked = "asked 0 torture/a exclusive 0 0";
-        format!("1 hello {number} 0\n2 {asked}\n{granted} granted 0 {granted} 90\n95 bye done\n")
+        format!("1 hello {number} 0\n2 asked 0 0 x 0 0\n{granted} granted 0 {granted} 80\n95 bye done\n")
     };
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("a file");
     write("client-0.0.log", &client(0, 10));
     write("client-1.0.log", &client(1, 20));
-    write("run.log", "1 plan 42 redis 1000 true false\n15 fault 0 cut client-0.0\n16 healed 0\n");
+    write(
+        "run.log",
+        "1 plan 42 redis 1000 true false\n1 lock 0 1000 torture/a\n15 fault 0 cut client-0.0\n16 healed 0\n",
+    );
     let found = json(&["torture", "--json", "--check", dir.path().to_str().expect("text")]);
     assert_eq!(found["verdict"], "violations");
     is_as_promised("tidelock torture --json", &found);

@@ -16,6 +16,7 @@ use common::{
     serve::{Connection, Server},
     until,
 };
+use test_servers::Redis;
 
 /// Runs `promtool` of the Debian package `prometheus`, with this input, and returns what it complains of.
 #[track_caller]
@@ -100,10 +101,35 @@ fn with_observe_the_figures_are_of_the_whole_store() {
     assert!(figures[r#"tidelock_store_longest_hold_seconds{store="file"}"#] > 0.0, "{text}");
     assert!(figures[r#"tidelock_store_oldest_waiter_seconds{store="file"}"#] > 0.0, "{text}");
     assert_eq!(figures[r#"tidelock_store_silent_seconds{store="file"}"#], 0.0, "{text}");
+    // What alerts look for an increase of is there before it grows.
+    assert_eq!(figures[r#"tidelock_store_clock_jumped_total{store="file"}"#], 0.0, "{text}");
+    assert_eq!(figures[r#"tidelock_lost_total{store="file",reason="expired"}"#], 0.0, "{text}");
     promtool(&["check", "metrics"], &text);
     drop(waiting);
     assert_eq!(elsewhere.end().0, Some(0));
     until("the store is empty", || has(&server, r#"tidelock_store_locks_held{store="file"}"#, 0.0));
+}
+
+#[test]
+fn a_jump_of_the_stores_clock_is_counted() {
+    let redis = Redis::new().own_clock().start().expect("a server");
+    let server = Server::on(redis.url(), &["--observe", "--interval", "200ms"]);
+    let _hold = server.hold("job", r#"{"ttl":"15s"}"#);
+    until("the hold has an age", || {
+        figures(&server)
+            .1
+            .get(r#"tidelock_store_longest_hold_seconds{store="redis"}"#)
+            .is_some_and(|age| *age > 2.0)
+    });
+    assert!(has(&server, r#"tidelock_store_clock_jumped_total{store="redis"}"#, 0.0));
+    redis.set_clock_ahead(5).expect("its clock is set");
+    until("the observer of the store sees it", || {
+        has(&server, r#"tidelock_store_clock_jumped_total{store="redis"}"#, 1.0)
+    });
+    until("a client that renews a lock sees it", || {
+        has(&server, r#"tidelock_clock_jumped_total{store="redis"}"#, 1.0)
+    });
+    assert!(has(&server, r#"tidelock_store_clock_jumped_total{store="redis"}"#, 1.0), "it is one jump");
 }
 
 #[test]

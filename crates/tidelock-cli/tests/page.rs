@@ -113,6 +113,9 @@ fn a_break_with_its_reason_reaches_the_holder_and_the_history() {
     browser.until(&format!("{LINE} === 'holds ci-runner-4'"));
     browser.until("[...document.querySelectorAll('.events li')].some((event) => /evicted.*ci-runner-3.*hangs since noon/s.test(event.innerText))");
     browser.until("document.querySelector('.timeline .cross')");
+    browser.until(
+        "document.querySelector('.timeline .why').textContent.startsWith('evicted: hangs since noon')",
+    );
 }
 
 #[test]

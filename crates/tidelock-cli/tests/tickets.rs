@@ -361,7 +361,7 @@ fn a_run_whose_lock_is_broken_says_for_which_reason() {
     assert_eq!(store.output(&["break", "job", "--reason", reason]).status.code(), Some(0));
     let (code, _, complaints) = running.end();
     assert_eq!(code, Some(123));
-    let says = format!("lost lock \"job\" on file: it was taken away by force ({reason})");
+    let says = format!("lost lock \"job\" on file: it was taken away by force ({reason}; by ");
     assert!(complaints.contains(&says), "{complaints}");
 }
 

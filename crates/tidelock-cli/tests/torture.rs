@@ -93,10 +93,11 @@ fn write_overlap(folder: &Path) {
     let client = |number: u32, asked: u64, granted: u64, token: u64| {
         format!(
             "1000 hello {number} 0\n\
-             {asked} asked 0 torture/x/mutex-0 exclusive 0 18446744073709551615\n\
-             {granted} granted 0 {token} 9000000000\n\
-             5000000000 releasing 0\n5000001000 released 0 ok\n\
-             6000000000 bye done\n"
+             {asked} asked 0 0 x 0 -\n\
+             {granted} granted 0 {token} {}\n\
+             5000000000 releasing 0 4000000000\n5000001000 released 0 ok\n\
+             6000000000 bye done\n",
+            9_000_000_000 - granted
         )
     };
     fs::write(folder.join("client-0.0.log"), client(0, 2_000, 1_000_000_000, 1024)).expect("a file");
@@ -104,6 +105,7 @@ fn write_overlap(folder: &Path) {
     let torn = client(1, 1_500_000_000, 2_000_000_000, 2048) + "6000000001 checked 0 90000";
     fs::write(folder.join("client-1.0.log"), torn).expect("a file");
     let run = "500 plan 42 redis 3000000000 true false\n\
+               500 lock 0 3000000000 torture/x/mutex-0\n\
                1900000000 fault 0 cut client-1.0\n2100000000 healed 0\n";
     fs::write(folder.join("run.log"), run).expect("a file");
 }

@@ -17,6 +17,7 @@ use crate::{
     output::{self, Trouble},
     store::Store,
     values::Span,
+    who,
 };
 
 /// What was done to a lock, as programs read it.
@@ -70,11 +71,12 @@ pub(crate) async fn run(args: &Break) -> Result<Exit, Trouble> {
         return Ok(Exit::No);
     }
     let mut failed = None;
+    let reason = who::signed(&args.reason, &who::user());
     for (broken, view) in broken.iter_mut().zip(&views) {
         for holder in &view.holders {
             // This very claim and not the lock: if it was released in the meantime, its holder now is
             // not the one that was meant.
-            match locks.evict(view.name.as_str(), holder.id, &args.reason).await {
+            match locks.evict(view.name.as_str(), holder.id, &reason).await {
                 Ok(true) => broken.evicted.push(holder),
                 Ok(false) => output::complain(&format!(
                     "{} released lock {:?} on {store} just now",

@@ -14,7 +14,8 @@ use tidelock::{
 };
 
 use super::{
-    compare::{Known, compare},
+    compare::compare,
+    endings::{Known, Pending},
     event::{Ending, Event},
     history::History,
     lock::{Asked, Lock},
@@ -23,8 +24,6 @@ use crate::clock::Moment;
 
 /// How many locks that are free by now are remembered, for viewers that have not heard of it.
 const GONE: usize = 10_000;
-/// How many endings are remembered that no look has shown yet.
-const KNOWN: usize = 10_000;
 
 /// Of up to this many locks, the leases are followed.
 const MOST_DUE: usize = 1_000;
@@ -52,6 +51,11 @@ pub(crate) struct Board {
     /// Up to this version, names that are gone were forgotten.
     forgotten: u64,
     known: Known,
+    pending: Pending,
+    /// Of the claims of one look, how many are older or younger than they should be, and how many are not.
+    jumps: (usize, usize),
+    /// When the store's clock was last seen to jump. Locks that were not looked at since then show the same jump.
+    jumped: Moment,
     has_looked: bool,
 }
 
@@ -110,15 +114,52 @@ impl Board {
         changes
     }
 
-    /// A claim has ended, or is about to: when a look shows that it is gone, this is how. Nothing takes it back.
-    pub(super) fn tell(&mut self, name: Name, claim: ClaimId, how: Option<Ending>) {
-        if self.known.len() >= KNOWN {
-            self.known.clear();
+    /// A claim has ended, or is about to: if a look shows that it is gone, or has just shown it, this is how.
+    pub(super) fn tell(&mut self, name: Option<&Name>, claim: ClaimId, how: Ending, history: &mut History) {
+        let mut ready = Vec::new();
+        if !self.pending.settle(name, claim, &how, &mut ready) {
+            self.known.tell(claim, Some(how));
         }
-        match how {
-            Some(how) => self.known.insert((name, claim), how),
-            None => self.known.remove(&(name, claim)),
-        };
+        self.say(ready, history);
+    }
+
+    /// It did not end as it was told.
+    pub(super) fn untell(&mut self, claim: ClaimId) {
+        self.known.tell(claim, None);
+    }
+
+    /// All evictions are heard since then, or not any more.
+    pub(super) fn hear_evictions(&mut self, since: Option<Moment>) {
+        self.known.hear_evictions(since);
+    }
+
+    /// Whether it is waited for how a claim ended.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// What has waited long enough is said as far as it is known.
+    pub(super) fn say_pending(&mut self, now: Moment, history: &mut History) {
+        let mut ready = Vec::new();
+        self.pending.expire(now, &mut ready);
+        self.say(ready, history);
+    }
+
+    fn say(&mut self, events: Vec<Event>, history: &mut History) {
+        if !events.is_empty() {
+            self.touch();
+        }
+        events.into_iter().for_each(|event| history.add(event));
+    }
+
+    /// Whether the look that was just taken in shows that the store's clock jumped.
+    pub(super) fn has_jumped(&mut self, asked: Asked) -> bool {
+        let (jumped, steady) = std::mem::take(&mut self.jumps);
+        let has_jumped = jumped > steady;
+        if has_jumped {
+            self.jumped = asked.to;
+        }
+        has_jumped
     }
 
     /// Something that is no lock has changed.
@@ -166,6 +207,10 @@ impl Board {
         }
         let before = before.map(|shown| Arc::clone(&shown.lock));
         let lock = Lock::new(view, asked, before.as_deref());
+        if let Some(before) = before.as_deref().filter(|before| before.seen >= self.jumped) {
+            let (jumped, steady) = lock.jumps(before);
+            self.jumps = (self.jumps.0 + jumped, self.jumps.1 + steady);
+        }
         if let Some(before) = before.as_deref().filter(|before| lock.is_like(before)) {
             // Nothing to show, but it is known to be so at a later moment.
             let name = before.name.clone();
@@ -218,8 +263,9 @@ impl Board {
             return;
         }
         let Some(name) = after.or(before).map(|lock| lock.name.clone()) else { return };
+        let mut ready = Vec::new();
         for happened in compare(before, after, asked, &mut self.known) {
-            history.add(Event {
+            let event = Event {
                 serial: 0,
                 at: happened.at,
                 after: happened.after,
@@ -227,8 +273,10 @@ impl Board {
                 claim: happened.claim.id(),
                 label: Arc::clone(&happened.claim.view.label),
                 what: happened.what,
-            });
+            };
+            self.pending.add(event, happened.is_open, asked.to, &mut ready);
         }
+        self.say(ready, history);
     }
 }
 
@@ -263,9 +311,14 @@ mod tests {
         board.note_all(vec![held("a", 3, 101), held("b", 2, 101), held("c", 4, 101)], at(101), &mut history);
         let changes = board.since(first.version);
         assert_eq!((names(&changes.changed), changes.is_all), (vec!["a", "c"], false));
-        let events = history.after(0).0;
-        let words: Vec<_> = events.iter().map(|event| (event.name.as_str(), event.what.word())).collect();
-        assert_eq!(words, [("a", "granted"), ("a", "gone"), ("c", "granted")]);
+        let words = |history: &History| -> Vec<_> {
+            history.after(0).0.iter().map(|event| (event.name.to_string(), event.what.word())).collect()
+        };
+        assert_eq!(words(&history), [("a".into(), "granted"), ("c".into(), "granted")]);
+        let version = board.version();
+        board.tell(None, ClaimId::from_u128(1), Ending::Released, &mut history);
+        assert_eq!(words(&history).last(), Some(&("a".into(), "released")));
+        assert!(board.version() > version, "viewers are told");
     }
 
     #[test]
@@ -298,6 +351,21 @@ mod tests {
         board.note(&name, vec![], at(131), &mut history);
         assert_eq!(due(&board, 132), 0);
         assert_eq!(history.after(0).0.last().unwrap().what.word(), "expired");
+    }
+
+    #[test]
+    fn a_jump_of_the_stores_clock_is_counted_once_whichever_locks_show_it() {
+        let (mut board, mut history) = (Board::default(), history());
+        let at_age = |name, age| view(name, vec![claim(1, Some(1), age, 30)], vec![]);
+        board.note_all(vec![at_age("a", 10), at_age("b", 10)], at(100), &mut history);
+        assert!(!board.has_jumped(at(100)));
+        let [a, b] = ["a", "b"].map(|name| [Name::new(name).unwrap()]);
+        board.note(&a, vec![at_age("a", 71)], at(101), &mut history);
+        assert!(board.has_jumped(at(101)));
+        board.note(&b, vec![at_age("b", 72)], at(102), &mut history);
+        assert!(!board.has_jumped(at(102)), "it is the same jump");
+        board.note(&b, vec![at_age("b", 12)], at(103), &mut history);
+        assert!(board.has_jumped(at(103)));
     }
 
     #[test]

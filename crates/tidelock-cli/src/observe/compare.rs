@@ -1,10 +1,7 @@
 //! What happened between two looks at a lock. Pure; says no more than the two looks tell.
 
-use std::collections::HashMap;
-
-use tidelock::{Name, backend::ClaimId};
-
 use super::{
+    endings::Known,
     event::{Ending, What},
     lock::{Asked, Claim, Lock},
 };
@@ -17,10 +14,9 @@ pub(super) struct Happened<'a> {
     pub(super) after: Option<Moment>,
     pub(super) claim: &'a Claim,
     pub(super) what: What,
+    /// Whether more may become known: a claim is gone, and nobody said yet how it ended.
+    pub(super) is_open: bool,
 }
-
-/// Endings of claims that this process knows of from elsewhere than from a look.
-pub(super) type Known = HashMap<(Name, ClaimId), Ending>;
 
 /// Compares two looks at one lock. Of a lock that is free, there is nothing to see.
 pub(super) fn compare<'a>(
@@ -56,7 +52,7 @@ pub(super) fn compare<'a>(
 }
 
 fn at(claim: &Claim, at: Moment, what: What) -> Happened<'_> {
-    Happened { at, after: None, claim, what }
+    Happened { at, after: None, claim, what, is_open: false }
 }
 
 fn granted<'a>(claim: &'a Claim, waiting: Option<&Claim>) -> Happened<'a> {
@@ -83,25 +79,36 @@ fn ended<'a>(
     known: &mut Known,
 ) -> Happened<'a> {
     let last_seen = lock.map_or(asked.from, |lock| lock.seen);
-    let told = lock.and_then(|lock| known.remove(&(lock.name.clone(), claim.id())));
+    let told = known.take(claim.id());
     // A claim that is kept alive is renewed when a third of its lease has passed. One that was not renewed for most
     // of it, and is gone after the end of it, was not released.
     let is_overdue = claim.view.lapse_in < claim.lease / 2 || claim.view.lapse_in.is_zero();
+    let is_told = told.is_some();
     let how = match told {
         Some(how) => how,
         None if is_overdue && asked.to >= claim.until => Ending::Expired,
+        // Its lease had not expired, so somebody took it out of line: if not by force, its own program.
+        None if asked.to < claim.until
+            && claim.view.foreign.is_none()
+            && known.hears_evictions(last_seen) =>
+        {
+            Ending::Released
+        }
         None => Ending::Gone,
     };
     let at = if how == Ending::Expired { claim.until } else { asked.to };
     let at = next.map_or(at, |next| at.min(next)).max(last_seen);
     let after = (how != Ending::Expired).then_some(last_seen);
     let held = claim.view.epoch.map(|_| at.since(claim.since));
-    Happened { at, after, claim, what: What::Ended { how, held, token: claim.view.token() } }
+    let is_open = !is_told && how != Ending::Expired;
+    Happened { at, after, claim, what: What::Ended { how, held, token: claim.view.token() }, is_open }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use tidelock::backend::ClaimId;
 
     use super::{
         super::lock::tests::{at as look, claim, view},
@@ -132,7 +139,7 @@ mod tests {
             None,
         );
         let second = Lock::new(view("a", vec![claim(2, Some(8), 1, 30)], vec![]), look(102), Some(&first));
-        let happened = compare(Some(&first), Some(&second), look(102), &mut Known::new());
+        let happened = compare(Some(&first), Some(&second), look(102), &mut Known::default());
         assert_eq!(words(&happened), [(1, "gone"), (2, "granted")]);
         let waited = match &happened[1].what {
             What::Granted { waited, token } => {
@@ -149,27 +156,37 @@ mod tests {
     #[test]
     fn a_claim_that_was_not_renewed_has_expired() {
         let gone = |left, later| {
-            between((vec![claim(1, Some(7), 30 - left, left)], vec![]), later, None, &mut Known::new())
+            between((vec![claim(1, Some(7), 30 - left, left)], vec![]), later, None, &mut Known::default())
         };
         // Its lease was thirty seconds long, as a look before has seen.
         let mut first = Lock::new(view("a", vec![claim(1, Some(7), 29, 1)], vec![]), look(100), None);
         first.holders[0].lease = Duration::from_secs(30);
-        let happened = compare(Some(&first), None, look(102), &mut Known::new());
+        let happened = compare(Some(&first), None, look(102), &mut Known::default());
         assert_eq!(words(&happened), [(1, "expired")]);
         assert_eq!(happened[0].at, look(101).from);
-        assert_eq!(words(&compare(Some(&first), None, look(100), &mut Known::new())), [(1, "gone")]);
+        assert_eq!(words(&compare(Some(&first), None, look(100), &mut Known::default())), [(1, "gone")]);
         assert_eq!(gone(0, 101), [(1, "expired")], "it had expired when it was seen");
         assert_eq!(gone(25, 140), [(1, "gone")], "it may have been renewed and released");
     }
 
     #[test]
     fn what_is_known_from_elsewhere_is_said() {
-        let mut known = Known::new();
-        let key = (Name::new("a").unwrap(), ClaimId::from_u128(1));
-        known.insert(key, Ending::Evicted { reason: "it hangs".into() });
-        let happened = between((vec![claim(1, Some(7), 3, 30)], vec![]), 101, None, &mut known);
-        assert_eq!(happened, [(1, "evicted")]);
-        assert!(known.is_empty());
+        let mut known = Known::default();
+        known.tell(ClaimId::from_u128(1), Some(Ending::Evicted { reason: "it hangs".into() }));
+        let ended = |known: &mut Known, left, later| {
+            between((vec![claim(1, Some(7), 3, left)], vec![]), later, None, known)
+        };
+        assert_eq!(ended(&mut known, 30, 101), [(1, "evicted")]);
+        assert_eq!(ended(&mut known, 30, 101), [(1, "gone")], "that was said of one claim");
+        known.hear_evictions(Some(look(101).from));
+        assert_eq!(
+            ended(&mut known, 30, 102),
+            [(1, "gone")],
+            "it may have been evicted before they were heard"
+        );
+        known.hear_evictions(Some(look(100).from));
+        assert_eq!(ended(&mut known, 30, 102), [(1, "released")]);
+        assert_eq!(ended(&mut known, 30, 140), [(1, "gone")], "its lease may have expired");
     }
 
     #[test]
@@ -177,13 +194,13 @@ mod tests {
         let mut first = Lock::new(view("a", vec![claim(1, Some(7), 25, 5)], vec![]), look(100), None);
         first.holders[0].lease = Duration::from_secs(30);
         let second = Lock::new(view("a", vec![claim(1, Some(7), 27, 30)], vec![]), look(102), Some(&first));
-        let happened = compare(Some(&first), Some(&second), look(102), &mut Known::new());
+        let happened = compare(Some(&first), Some(&second), look(102), &mut Known::default());
         assert_eq!(words(&happened), [(1, "renewed_late")]);
         let timely = between(
             (vec![claim(1, Some(7), 10, 20)], vec![]),
             101,
             Some((vec![claim(1, Some(7), 11, 30)], vec![])),
-            &mut Known::new(),
+            &mut Known::default(),
         );
         assert_eq!(timely, []);
     }
@@ -192,7 +209,7 @@ mod tests {
     fn those_who_come_are_queued_or_hold_at_once() {
         let second =
             Lock::new(view("a", vec![claim(1, Some(7), 2, 30)], vec![claim(2, None, 1, 30)]), look(10), None);
-        let happened = compare(None, Some(&second), look(10), &mut Known::new());
+        let happened = compare(None, Some(&second), look(10), &mut Known::default());
         assert_eq!(words(&happened), [(1, "granted"), (2, "queued")]);
     }
 }

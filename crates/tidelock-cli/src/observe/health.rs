@@ -16,6 +16,12 @@ pub(crate) struct Health {
     pub(crate) since: Option<Moment>,
     /// How many looks failed since the start.
     pub(crate) errors: u64,
+    /// Whether the store tells of changes at this time.
+    pub(crate) tells: bool,
+    /// How many times the store's clock was seen to jump.
+    pub(crate) jumps: u64,
+    /// When it was last seen to.
+    pub(crate) jumped: Option<Moment>,
     /// The latest look at everything, how long it took, and the pause after it.
     pub(crate) all: Option<All>,
     /// How long the latest looks at some names took.
@@ -48,6 +54,12 @@ impl Health {
         if self.round_trips.len() > SAMPLES {
             self.round_trips.pop_front();
         }
+    }
+
+    /// The store's clock was seen to jump.
+    pub(super) fn clock_jumped(&mut self, now: Moment) {
+        self.jumps += 1;
+        self.jumped = Some(now);
     }
 
     /// The store answered. Says whether that is news.

@@ -12,6 +12,13 @@ use crate::clock::Moment;
 /// Two looks at one lease may differ by this much without a renewal between them.
 const JITTER: Duration = Duration::from_millis(250);
 
+/// A clock that jumps by less is not noticed: some stores count in seconds, and a look takes time.
+const JUMP: Duration = Duration::from_millis(1_500);
+/// Claims that are younger say nothing about it.
+const AGED: Duration = Duration::from_secs(1);
+/// How far two clocks may run apart by themselves: one part in so many.
+const DRIFT: u32 = 200;
+
 /// When the store was asked and when it had answered: what it said was true at some moment between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
@@ -34,8 +41,9 @@ pub(crate) struct Lock {
     pub(crate) holders: Vec<Claim>,
     /// In the order of the line.
     pub(crate) waiters: Vec<Claim>,
-    /// When the store was asked.
+    /// When the store was asked, and how long it took to answer.
     pub(crate) seen: Moment,
+    took: Duration,
     /// How the page reads it, written once for all who view it.
     pub(crate) text: OnceLock<Box<str>>,
 }
@@ -50,16 +58,23 @@ pub(crate) struct Claim {
     pub(crate) until: Moment,
     /// The longest lease that was seen of it, which is about its ttl.
     pub(crate) lease: Duration,
+    /// Since when it has held or waited by what the store said last, whatever was shown before.
+    told: Moment,
 }
 
 impl Claim {
-    fn new(view: ClaimView, asked: Asked, before: Option<&Self>) -> Self {
-        let since = asked.from.minus(view.age);
+    /// What a look says, after what the look before it said, and when that one was.
+    fn new(view: ClaimView, asked: Asked, before: Option<(&Self, Moment)>) -> Self {
+        let told = asked.from.minus(view.age);
         let until = asked.from.plus(view.lapse_in);
         let tolerance = JITTER.max(asked.took());
-        let Some(before) = before.filter(|before| before.view.epoch == view.epoch) else {
-            return Self { lease: view.lapse_in, view, since, until };
+        let Some((before, seen)) = before else {
+            return Self { lease: view.lapse_in, view, since: told, until, told };
         };
+        if before.view.epoch != view.epoch {
+            // It waited when it was last seen, so it holds since then at most, even if the store counts from its arrival.
+            return Self { lease: view.lapse_in, view, since: told.max(seen), until, told };
+        }
         // What did not change keeps its moments, so that nothing trembles when it is shown.
         let is_renewed = until.distance(before.until) > tolerance;
         Self {
@@ -67,6 +82,7 @@ impl Claim {
             until: if is_renewed { until } else { before.until },
             lease: before.lease.max(view.lapse_in),
             view,
+            told,
         }
     }
 
@@ -96,7 +112,7 @@ impl Lock {
         let LockView { name, capacity, holders, waiters, .. } = view;
         let claims = |views: Vec<ClaimView>| {
             let claim = |view: ClaimView| {
-                let before = before.and_then(|before| before.claim(view.id));
+                let before = before.and_then(|before| Some((before.claim(view.id)?, before.seen)));
                 Claim::new(view, asked, before)
             };
             views.into_iter().map(claim).collect()
@@ -108,6 +124,7 @@ impl Lock {
             holders: claims(holders),
             waiters: claims(waiters),
             seen: asked.from,
+            took: asked.took(),
             text: OnceLock::new(),
         }
     }
@@ -128,6 +145,21 @@ impl Lock {
     /// The claim that has held for the longest time.
     pub(crate) fn oldest_holder(&self) -> Option<&Claim> {
         self.holders.iter().min_by_key(|holder| holder.since)
+    }
+
+    /// Of the claims that two looks show, how many became older by more or less than the time between the looks, and how
+    /// many did not: the store says ages by its own clock.
+    pub(super) fn jumps(&self, before: &Self) -> (usize, usize) {
+        let slack = JUMP + self.took.max(before.took) + self.seen.since(before.seen) / DRIFT;
+        let pairs = self.claims().filter_map(|claim| {
+            let old = before.claim(claim.id()).filter(|old| old.view.epoch == claim.view.epoch)?;
+            // Of some claims of other programs, nobody knows the age.
+            (claim.view.age > AGED).then(|| claim.told.distance(old.told) > slack)
+        });
+        pairs.fold(
+            (0, 0),
+            |(jumped, steady), is_jump| if is_jump { (jumped + 1, steady) } else { (jumped, steady + 1) },
+        )
     }
 
     /// Whether a person would read the same of both.
@@ -189,6 +221,32 @@ pub(super) mod tests {
         let first = Lock::new(view("a", vec![], vec![claim(1, None, 9, 30)]), at(100), None);
         let later = Lock::new(view("a", vec![claim(1, Some(8), 1, 30)], vec![]), at(105), Some(&first));
         assert_eq!(later.holders[0].since, at(104).from);
+        // Some stores count from when it came.
+        let later = Lock::new(view("a", vec![claim(1, Some(8), 14, 30)], vec![]), at(105), Some(&first));
+        assert_eq!(later.holders[0].since, at(100).from);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_is_seen_in_the_ages_of_claims() {
+        let look = |second, age, before: Option<&Lock>| {
+            let waiter = claim(2, None, age - 1, 30);
+            Lock::new(view("a", vec![claim(1, Some(7), age, 30)], vec![waiter]), at(second), before)
+        };
+        let first = look(100, 10, None);
+        let steady = look(110, 20, Some(&first));
+        assert_eq!(steady.jumps(&first), (0, 2));
+        let ahead = look(111, 81, Some(&steady));
+        assert_eq!(ahead.jumps(&steady), (2, 0));
+        assert_eq!(ahead.holders[0].since, first.holders[0].since, "what is shown does not jump");
+        let later = look(112, 82, Some(&ahead));
+        assert_eq!(later.jumps(&ahead), (0, 2), "from there on that is its time");
+        let back = look(113, 23, Some(&later));
+        assert_eq!(back.jumps(&later), (2, 0));
+        let slow = Asked { from: at(114).from, to: at(120).from };
+        let late = Lock::new(view("a", vec![claim(1, Some(7), 30, 30)], vec![]), slow, Some(&back));
+        assert_eq!(late.jumps(&back), (0, 1), "a look that took long says little");
+        let granted = Lock::new(view("a", vec![claim(2, Some(8), 0, 30)], vec![]), at(121), Some(&late));
+        assert_eq!(granted.jumps(&late), (0, 0));
     }
 
     #[test]

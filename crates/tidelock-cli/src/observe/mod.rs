@@ -7,9 +7,11 @@
 //! | file | what is in it |
 //! |---|---|
 //! | [`watch`] | the task that looks |
+//! | [`shared`] | what it shares with viewers, and which names it looks at next |
 //! | [`pace`] | how often it looks (pure) |
 //! | [`lock`] | a lock as it was seen, pinned to moments |
 //! | [`compare`] | what happened between two looks (pure) |
+//! | [`endings`] | how claims ended, as far as it is known from elsewhere than from looks |
 //! | [`event`] | what happened, as people and programs read it |
 //! | [`board`] | all locks, and what changed since when |
 //! | [`history`] | the latest events, and gaps |
@@ -17,31 +19,35 @@
 
 mod board;
 mod compare;
+mod endings;
 mod event;
 mod health;
 mod history;
 mod lock;
 mod pace;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod watch;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
-use tidelock::{
-    Locks, Name,
-    backend::{ClaimId, LockView},
-};
+use hyper::body::Bytes;
+use tidelock::{Locks, Name, backend::ClaimId};
 use tokio::{
     sync::{Notify, watch as channel},
     task::AbortHandle,
 };
 
-use self::{board::Board, pace::Pace};
+use self::{
+    board::Board,
+    pace::Pace,
+    shared::{Latest, Shared, State, Waiting},
+};
 pub(crate) use self::{
     board::Changes,
     event::{Ending, Event, What},
@@ -53,8 +59,6 @@ use crate::clock::Moment;
 
 /// The most names that one viewer has on its screen.
 const MOST_FOCUS: usize = 256;
-/// The most names that wait for a look because they changed. If there are more, everything is looked at.
-const MOST_TOLD: usize = 20_000;
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
@@ -83,35 +87,6 @@ impl Drop for Handle {
     }
 }
 
-/// What the task and all viewers share.
-#[derive(Debug)]
-struct Shared {
-    locks: Locks,
-    pace: Pace,
-    state: Mutex<State>,
-    version: channel::Sender<u64>,
-    viewers: channel::Sender<usize>,
-    /// Names are to be looked at, or everything is.
-    names_told: Notify,
-    all_told: Notify,
-}
-
-#[derive(Debug)]
-struct State {
-    board: Board,
-    history: History,
-    health: Health,
-    focus: HashMap<u64, Vec<Name>>,
-    /// Names that are known to have changed.
-    told: HashSet<Name>,
-    later: HashSet<Name>,
-    /// Whether the store tells of all changes.
-    tells: bool,
-    next_viewer: u64,
-    /// Where to go on if more names are on screens than fit in one look.
-    turn: usize,
-}
-
 /// Everything as it was last seen.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
@@ -130,11 +105,14 @@ impl Observer {
             history: History::new(options.history),
             health: Health::default(),
             focus: HashMap::new(),
-            told: HashSet::new(),
-            later: HashSet::new(),
-            tells: false,
+            focused: HashSet::new(),
+            told: Waiting::default(),
+            later: Waiting::default(),
+            latest: None,
             next_viewer: 0,
             turn: 0,
+            polled: None,
+            caught_up: None,
         };
         let shared = Arc::new(Shared {
             locks,
@@ -144,6 +122,8 @@ impl Observer {
             viewers: channel::Sender::new(usize::from(options.always)),
             names_told: Notify::new(),
             all_told: Notify::new(),
+            gone: Notify::new(),
+            changed: Notify::new(),
         });
         let task = tokio::spawn(watch::run(Arc::clone(&shared))).abort_handle();
         Self(Arc::new(Handle { shared, task }))
@@ -193,20 +173,26 @@ impl Observer {
 
     /// A claim has ended, or is about to: when a look shows that it is gone, this is how.
     pub(crate) fn tell(&self, name: &Name, claim: ClaimId, how: Ending) {
-        self.0.shared.state().board.tell(name.clone(), claim, Some(how));
+        self.0.shared.tell(Some(name), claim, how);
         self.poke([name.clone()]);
     }
 
     /// It did not end as it was told.
-    pub(crate) fn untell(&self, name: &Name, claim: ClaimId) {
-        self.0.shared.state().board.tell(name.clone(), claim, None);
+    pub(crate) fn untell(&self, claim: ClaimId) {
+        self.0.shared.state().board.untell(claim);
     }
 
     /// Says which names a viewer has on its screen: they are looked at often.
     pub(crate) fn focus(&self, viewer: u64, names: impl IntoIterator<Item = Name>) {
-        if let Some(focus) = self.0.shared.state().focus.get_mut(&viewer) {
-            *focus = names.into_iter().take(MOST_FOCUS).collect();
-        }
+        let names: Vec<Name> = names.into_iter().take(MOST_FOCUS).collect();
+        let mut state = self.0.shared.state();
+        let Some(focus) = state.focus.get_mut(&viewer) else { return };
+        *focus = names.clone();
+        let before = std::mem::take(&mut state.focused);
+        state.gather_focus();
+        // What comes into view is looked at now.
+        names.into_iter().filter(|name| !before.contains(name)).for_each(|name| state.told.push(name));
+        drop(state);
         self.0.shared.names_told.notify_one();
     }
 }
@@ -223,6 +209,8 @@ pub(crate) struct News {
     pub(crate) since: Option<Moment>,
     /// When this was put together.
     pub(crate) now: Moment,
+    /// How pages read it, written once for all that are told the same.
+    pub(crate) text: OnceLock<Bytes>,
 }
 
 /// A viewer. While there is one, the store is watched.
@@ -247,28 +235,27 @@ impl Subscription {
     }
 
     /// Waits until something is new, and returns it. The first time, that is everything, when it was first seen.
+    /// Viewers that know the same are told the same, a few times a second.
     ///
     /// Cancel safe: what was not returned is returned by the next call.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> Arc<News> {
         let shared = &self.observer.0.shared;
         let mut version = shared.version.subscribe();
         // The sender lives as long as the observer.
-        let _ = version.wait_for(|version| *version > self.version).await;
-        let state = shared.state();
-        let locks = state.board.since(if self.is_new { 0 } else { self.version });
-        let (events, has_missed) = state.history.after(self.serial);
-        let news = News {
-            locks,
-            events,
-            has_missed,
-            health: state.health.clone(),
-            since: state.history.since(),
-            now: Moment::now(),
+        let published =
+            version.wait_for(|version| *version > self.version).await.map_or(0, |version| *version);
+        let mut state = shared.state();
+        let from = (if self.is_new { 0 } else { self.version }, self.serial);
+        let is_enough = |latest: &&Latest| latest.from == from && latest.to.0 >= published;
+        let latest = match state.latest.as_ref().filter(is_enough) {
+            Some(latest) => latest.clone(),
+            None => state.news(from),
         };
-        (self.version, self.serial) = (state.board.version(), state.history.latest());
+        (self.version, self.serial) = latest.to;
         // Before everything was seen, a viewer has not got it.
-        self.is_new = self.is_new && !state.board.has_looked();
-        news
+        self.is_new = self.is_new && !latest.is_whole;
+        state.latest = Some(latest.clone());
+        latest.news
     }
 
     pub(crate) fn observer(&self) -> &Observer {
@@ -279,136 +266,10 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let shared = &self.observer.0.shared;
-        shared.state().focus.remove(&self.viewer);
+        let mut state = shared.state();
+        state.focus.remove(&self.viewer);
+        state.gather_focus();
+        drop(state);
         shared.viewers.send_modify(|viewers| *viewers -= 1);
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Resolves when somebody views, or when nobody does.
-    async fn is_wanted(&self, wanted: bool) {
-        let mut viewers = self.viewers.subscribe();
-        // The sender is here, so it does not fail.
-        let _ = viewers.wait_for(|viewers| (*viewers > 0) == wanted).await;
-    }
-
-    /// Whether the store tells of all changes.
-    fn store_tells(&self) -> bool {
-        self.state().tells
-    }
-
-    fn set_tells(&self, tells: bool) {
-        self.state().tells = tells;
-    }
-
-    /// Names may have changed. Those that are new or on a screen are looked at first: most of the others were renewed.
-    fn told(&self, names: impl IntoIterator<Item = Name>) {
-        let mut state = self.state();
-        let State { board, focus, told, later, .. } = &mut *state;
-        for name in names {
-            let is_urgent = board.lock(&name).is_none() || focus.values().any(|focus| focus.contains(&name));
-            if is_urgent {
-                told.insert(name)
-            } else {
-                later.insert(name)
-            };
-        }
-        if told.len() + later.len() > MOST_TOLD {
-            told.clear();
-            later.clear();
-            self.all_told.notify_one();
-        }
-        self.names_told.notify_one();
-    }
-
-    /// Locks whose leases should have been renewed or should have ended are looked at.
-    fn tell_due(&self) {
-        let due = self.state().board.due(Moment::now());
-        if !due.is_empty() {
-            self.told(due);
-        }
-    }
-
-    /// The names to look at next: those that changed, then those on screens, in turn if they are too many.
-    fn next_names(&self, most: usize) -> Vec<Name> {
-        let mut state = self.state();
-        let mut names: Vec<Name> = state.told.iter().take(most).cloned().collect();
-        for name in &names {
-            state.told.remove(name);
-        }
-        let mut focus: Vec<Name> = state.focus.values().flatten().cloned().collect();
-        focus.sort_unstable();
-        focus.dedup();
-        focus.retain(|name| !names.contains(name));
-        let room = (most - names.len()).min(focus.len());
-        if room < focus.len() {
-            let turn = state.turn % focus.len();
-            focus.rotate_left(turn);
-            state.turn = turn + room;
-        }
-        names.extend(focus.into_iter().take(room));
-        let rest: Vec<Name> = state.later.iter().take(most - names.len()).cloned().collect();
-        for name in &rest {
-            state.later.remove(name);
-        }
-        if !state.told.is_empty() || !state.later.is_empty() {
-            self.names_told.notify_one();
-        }
-        // One that was on a screen and was told, too, is asked for once.
-        names.extend(rest.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
-        names
-    }
-
-    /// Takes in a look at everything, and returns the names that it missed.
-    fn saw_all(&self, views: Vec<LockView>, asked: Asked, pause: Duration) -> Vec<Name> {
-        let mut state = self.state();
-        let State { board, history, health, .. } = &mut *state;
-        let was_first = !board.has_looked();
-        history.regain_sight(asked.from);
-        let missing = board.note_all(views, asked, history);
-        history.trim(asked.to);
-        health.all = Some(health::All { at: asked.from, took: asked.took(), pause });
-        if health.answered(asked.to) || was_first {
-            board.touch();
-        }
-        self.publish(&state);
-        missing
-    }
-
-    /// Takes in a look at some names.
-    fn saw(&self, names: &[Name], views: Vec<LockView>, asked: Asked) {
-        let mut state = self.state();
-        let State { board, history, health, .. } = &mut *state;
-        board.note(names, views, asked, history);
-        health.took(asked.took());
-        if health.answered(asked.to) {
-            board.touch();
-        }
-        self.publish(&state);
-    }
-
-    fn failed(&self, error: &str) {
-        let mut state = self.state();
-        let now = Moment::now();
-        let State { board, history, health, .. } = &mut *state;
-        history.lose_sight(now, error);
-        if health.failed(now, error) {
-            board.touch();
-        }
-        self.publish(&state);
-    }
-
-    fn lose_sight(&self, why: &str) {
-        self.state().history.lose_sight(Moment::now(), why);
-    }
-
-    /// Wakes the viewers if there is something new.
-    fn publish(&self, state: &State) {
-        let version = state.board.version();
-        self.version.send_if_modified(|shown| std::mem::replace(shown, version) != version);
     }
 }

@@ -12,11 +12,22 @@ const NAMES_SHARE: u32 = 200;
 
 /// However fast the store is, it is not asked more often.
 const LEAST: Duration = Duration::from_millis(500);
-/// However slow a look at names was, it is not later than this: their number is bounded, so what took the time is the
-/// way to the store and not its work.
-const MOST_NAMES: Duration = Duration::from_secs(2);
-/// The least time between looks at names that are known to have changed.
-const LEAST_TOLD: Duration = Duration::from_millis(100);
+/// However slow a look at names was, the next is not later than this: their number is bounded, so what took the time is
+/// the way to the store and not its work. What changed is to be seen within 2 s.
+const MOST_NAMES: Duration = Duration::from_millis(500);
+/// The least and the longest time between looks at names that are known to have changed and are new or on a screen,
+/// also if one of them changes all the time. Mostly they are few.
+const LEAST_TOLD: Duration = Duration::from_millis(150);
+const MOST_TOLD: Duration = Duration::from_millis(300);
+/// How often others are looked at that are known to have changed: most of them were renewed.
+const LATER: Duration = Duration::from_millis(500);
+/// If the store tells of changes, names on screens that did not change are looked at this often.
+const TOLD_FOCUS: Duration = Duration::from_secs(2);
+/// How many names are looked at together follows from how long that takes: some milliseconds.
+const SHORT_LOOK: Duration = Duration::from_micros(2_500);
+const LONG_LOOK: Duration = Duration::from_millis(10);
+const FEWEST_NAMES: usize = 64;
+const MOST_TOGETHER: usize = 2_048;
 /// How soon a store is asked again that did not answer.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// If the store tells of changes, everything is looked at this often, in case that it missed one.
@@ -42,8 +53,29 @@ impl Pace {
 
     /// The pause after a look at some names that took this long.
     pub(crate) fn after_names(self, took: Duration, has_changed: bool) -> Duration {
-        let least = if has_changed { LEAST_TOLD } else { LEAST };
-        (took * NAMES_SHARE).clamp(least, MOST_NAMES)
+        let (least, most) = if has_changed { (LEAST_TOLD, MOST_TOLD) } else { (LEAST, MOST_NAMES) };
+        (took * NAMES_SHARE).clamp(least, most)
+    }
+
+    /// How many names are looked at together after so many, of which some took this long.
+    pub(crate) fn names_after(self, most: usize, asked: usize, took: Duration) -> usize {
+        if took > LONG_LOOK {
+            (most / 2).max(FEWEST_NAMES)
+        } else if took < SHORT_LOOK && asked >= most {
+            (most * 2).min(MOST_TOGETHER)
+        } else {
+            most
+        }
+    }
+
+    /// How often names are looked at that changed and are neither new nor on a screen.
+    pub(crate) fn later(self) -> Duration {
+        LATER
+    }
+
+    /// How often names on screens are looked at while the store tells of changes.
+    pub(crate) fn focus_while_told(self) -> Duration {
+        TOLD_FOCUS
     }
 
     /// The pause after a look that failed.
@@ -65,8 +97,8 @@ mod tests {
             let share = took.as_secs_f64() / (took + pace.after_all(took)).as_secs_f64();
             assert!(share <= 0.02, "{took:?}: {share}");
         }
-        for took in [1, 3, 9].map(|ms| ms * MS) {
-            assert!(pace.after_names(took, true) >= took * NAMES_SHARE, "{took:?}");
+        for took in [0, 1, 2].map(|ms| ms * MS) {
+            assert!(pace.after_names(took, false) >= took * NAMES_SHARE, "{took:?}");
         }
     }
 
@@ -79,8 +111,19 @@ mod tests {
     }
 
     #[test]
+    fn as_many_names_are_looked_at_together_as_take_some_milliseconds() {
+        let pace = Pace::default();
+        assert_eq!(pace.names_after(256, 256, MS), 512);
+        assert_eq!(pace.names_after(256, 30, MS), 256, "few were asked for");
+        assert_eq!(pace.names_after(256, 256, 5 * MS), 256);
+        assert_eq!(pace.names_after(256, 256, 50 * MS), 128);
+        assert_eq!((pace.names_after(64, 64, 50 * MS), pace.names_after(2_048, 2_048, MS)), (64, 2_048));
+    }
+
+    #[test]
     fn a_store_far_away_is_still_asked_for_names() {
-        assert_eq!(Pace::default().after_names(300 * MS, true), MOST_NAMES);
+        assert_eq!(Pace::default().after_names(300 * MS, false), MOST_NAMES);
+        assert_eq!(Pace::default().after_names(300 * MS, true), MOST_TOLD);
     }
 
     #[test]

@@ -12,7 +12,8 @@ use hyper::{
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use serde::Serialize;
-use tokio::sync::mpsc;
+
+use super::lines::Receiver;
 
 /// The answer to a request.
 pub(super) type Answer = Response<Content>;
@@ -22,7 +23,7 @@ pub(super) type Answer = Response<Content>;
 pub(super) enum Content {
     Whole(Option<Bytes>),
     /// Lines as they come. Dropped with its connection, which the task that sends them notices.
-    Lines(mpsc::Receiver<Bytes>),
+    Lines(Receiver),
 }
 
 impl Body for Content {
@@ -69,7 +70,7 @@ pub(super) fn text(kind: &'static str, text: String) -> Answer {
 }
 
 /// A stream of lines, each a JSON value.
-pub(super) fn lines(lines: mpsc::Receiver<Bytes>) -> Answer {
+pub(super) fn lines(lines: Receiver) -> Answer {
     answer(StatusCode::OK, "application/x-ndjson", Content::Lines(lines))
 }
 
@@ -79,7 +80,7 @@ pub(super) fn file(kind: &'static str, bytes: impl Into<Bytes>) -> Answer {
 }
 
 /// A stream of events, for a browser.
-pub(super) fn events(events: mpsc::Receiver<Bytes>) -> Answer {
+pub(super) fn events(events: Receiver) -> Answer {
     answer(StatusCode::OK, "text/event-stream", Content::Lines(events))
 }
 

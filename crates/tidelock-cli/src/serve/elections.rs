@@ -6,13 +6,13 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use tidelock::{DEFAULT_TTL, Name};
-use tokio::sync::mpsc;
 
 use super::{
     Server, Stage,
     answer::{self, Answer},
     asked::{Asked, time},
     hold::{self, error_line},
+    lines,
     problem::Problem,
     wanted::{Terms, Wanted},
 };
@@ -70,7 +70,7 @@ pub(super) async fn leader(asked: &Asked, server: &Server) -> Result<Answer, Pro
 pub(super) async fn watch(asked: Asked, server: &Arc<Server>) -> Result<Answer, Problem> {
     let name = Name::new(&asked.parts[0])?;
     let permit = server.limits.stream(asked.peer.client)?;
-    let (lines, of_client) = mpsc::channel(LINES);
+    let (lines, of_client) = lines::channel(LINES);
     let mut watch = server.locks.election(name.as_str()).watch();
     let mut closing = server.closing.clone();
     server.running.spawn(async move {

@@ -10,6 +10,7 @@
 //! | `tidelock_store_longest_line_length` | gauge | `store`, `group` |
 //! | `tidelock_store_oldest_waiter_seconds` | gauge | `store`, `group` |
 //! | `tidelock_store_silent_seconds` | gauge | `store` |
+//! | `tidelock_store_clock_jumped_total` | counter | `store` |
 //!
 //! Those of the process have the names that every Prometheus client uses, such as `process_open_fds`.
 
@@ -44,6 +45,13 @@ macro_rules! level {
         )*
         metrics::gauge!($name, labels).set($value)
     }};
+}
+
+/// Sets a counter to what was counted elsewhere.
+macro_rules! count {
+    ($name:literal, $value:expr, $label:literal => $text:expr) => {
+        metrics::counter!($name, $label => $text).absolute($value)
+    };
 }
 
 /// What can be asked for at `/metrics`.
@@ -123,6 +131,7 @@ impl Figures {
         let silent =
             seen.health.since.filter(|_| !seen.health.is_well()).map_or(Duration::ZERO, |at| now.since(at));
         level!("tidelock_store_silent_seconds", silent.as_secs_f64(), "store" => store.to_owned());
+        count!("tidelock_store_clock_jumped_total", seen.health.jumps, "store" => store.to_owned());
     }
 
     fn process(&self) {
@@ -188,6 +197,10 @@ fn describe() {
     gauge!("tidelock_store_longest_line_length", "How many claims wait for the lock with the longest line");
     gauge!("tidelock_store_oldest_waiter_seconds", "How long the claim that waits longest has waited");
     gauge!("tidelock_store_silent_seconds", "How long the store has not answered looks; 0 if it answers");
+    counter!(
+        "tidelock_store_clock_jumped_total",
+        "Times that the store's clock was seen to jump by more than 1.5 s"
+    );
     gauge!("process_start_time_seconds", "When this server was started, in seconds since 1970");
     gauge!("process_max_fds", "How many files this server may have open");
     gauge!("process_open_fds", "How many files this server has open");

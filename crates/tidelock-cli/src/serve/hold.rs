@@ -1,13 +1,14 @@
 //! The life of a hold: waiting, granted, renewed, ended. Its stream is its life.
 
-use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
+use std::{mem::ManuallyDrop, pin::pin, sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tidelock::{Error, LossReason};
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::sleep,
+    sync::oneshot,
+    time::{sleep, timeout},
 };
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
     asked::Asked,
     holds::{Command, Ending, Entry, Id, Outcome, micros},
     limits::Permit,
+    lines::{self, Closed, Sender},
     peer::Distant,
     problem::Problem,
     queue::Place,
@@ -30,13 +32,28 @@ const LINES: usize = 8;
 /// How often it is looked whether a client that has to let go is gone.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The task of one stream.
+/// The line of a hold that is granted.
+#[derive(Serialize)]
+struct Granted<'a> {
+    event: &'static str,
+    hold: String,
+    token: &'a str,
+    until_us: u64,
+    ttl_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<&'a [String]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+}
+
+/// The task of one stream. It waits for most of its time, and there are thousands of them, so what is not needed while
+/// a lock is held is boxed: how it is acquired, and all ways to end.
 struct Life {
     server: Arc<Server>,
     terms: Terms,
     received: Moment,
     peer: Distant,
-    lines: mpsc::Sender<Bytes>,
+    lines: Sender,
     /// What the client says meanwhile, if it can.
     said: Option<Said>,
     /// Takes the first outcome, which decides on the status.
@@ -70,7 +87,7 @@ pub(super) async fn open(
         ));
     }
     let permit = server.limits.stream(asked.peer.client)?;
-    let (lines, of_client) = mpsc::channel(LINES);
+    let (lines, of_client) = lines::channel(LINES);
     let (head, first) = oneshot::channel();
     let life = Life {
         server: Arc::clone(server),
@@ -88,24 +105,27 @@ pub(super) async fn open(
 }
 
 impl Life {
-    async fn run(mut self, wanted: Wanted) {
-        let place = self.server.queues.enter(&self.terms.names, &self.terms.label);
-        match self.wait(&wanted, &place).await {
-            Ok(Some(hold)) => {
-                place.holds();
-                self.keep(hold).await;
+    /// No async function: what such a function is given is in its future twice.
+    fn run(mut self, wanted: Wanted) -> impl Future<Output = ()> + Send {
+        let wanted = Box::new(wanted);
+        async move {
+            let place = self.server.queues.enter(&self.terms.names, &self.terms.label);
+            match Box::pin(self.wait(wanted, &place)).await {
+                Ok(Some(hold)) => {
+                    place.holds();
+                    self.keep(hold).await;
+                }
+                Ok(None) => {}
+                Err(problem) => Box::pin(self.fail(problem)).await,
             }
-            Ok(None) => {}
-            Err(problem) => self.fail(problem).await,
         }
     }
 
     /// Waits for the lock, and says how it goes. Nothing if the client went away, whose place is left then.
-    async fn wait(&mut self, wanted: &Wanted, place: &Place) -> Result<Option<Hold>, Problem> {
+    async fn wait(&mut self, wanted: Box<Wanted>, place: &Place) -> Result<Option<Hold>, Problem> {
         let server = Arc::clone(&self.server);
         let mut closing = server.closing.clone();
-        // Boxed, so that a stream that holds does not keep the memory of all ways to wait.
-        let mut acquired = Box::pin(wanted.acquire(&server));
+        let mut acquired = pin!(wanted.acquire(&server));
         loop {
             let seen = tokio::select! {
                 biased;
@@ -125,7 +145,7 @@ impl Life {
             let line = json!({"event": "waiting", "ahead": seen.ahead, "behind": seen.behind.as_deref()});
             self.open_stream();
             // One that is not read in time is followed by another.
-            let _ = self.lines.try_send(answer::line(&line));
+            let _ = self.lines.offer(answer::line(&line));
         }
     }
 
@@ -140,64 +160,84 @@ impl Life {
     async fn fail(&mut self, problem: Problem) {
         match self.head.take() {
             Some(head) => drop(head.send(Err(problem))),
-            None => self.last(&error_line(&problem)).await,
+            None => self.last(answer::line(&error_line(&problem))).await,
         }
     }
 
     /// Sends the last line. A client that does not read it is not waited for longer than a ttl.
-    async fn last(&self, line: &Value) {
-        let _ = tokio::time::timeout(self.terms.ttl, self.lines.send(answer::line(line))).await;
+    async fn last(&self, line: Bytes) {
+        if let Ok(Some(line)) = self.lines.offer(line) {
+            let _ = timeout(self.terms.ttl, self.lines.send(line)).await;
+        }
     }
 
     /// Serves a hold to its end.
-    async fn keep(mut self, hold: Hold) {
-        let Ok(id) = Id::random() else { return self.fail(Problem::internal()).await };
+    async fn keep(&mut self, hold: Hold) {
+        let Ok(id) = self.server.holds.new_id() else {
+            return Box::pin(self.fail(Problem::internal())).await;
+        };
         let (command, told) = oneshot::channel();
-        let mut entry = Entry::new(hold.holdings(), command, hold.slot().is_some());
-        let until = entry.tell();
-        let tokens = entry.tokens();
-        let mut line = json!({
-            "event": "granted",
-            "hold": id.to_string(),
-            "token": tokens[0],
-            "until_us": micros(until.since(self.received)),
-            "ttl_ms": u64::try_from(self.terms.ttl.as_millis()).unwrap_or(u64::MAX),
-        });
-        if tokens.len() > 1 {
-            line["tokens"] = tokens.into();
-        }
-        if let Some(slot) = hold.slot() {
-            line["slot"] = slot.to_string().into();
-        }
-        self.server.holds.insert(id, entry);
+        let (line, until) = self.grant(id, &hold, command);
         if !self.terms.confirm {
             self.peer.watch_reading();
         }
         self.open_stream();
-        // Waiting lines may be in the way of a client that does not read.
-        let sent = tokio::time::timeout(self.terms.ttl, self.lines.send(answer::line(&line))).await;
-        let end = match sent {
-            Ok(Ok(())) => self.watch(id, &hold, told, until).await,
-            Ok(Err(_)) => End::Gone,
-            Err(_) => unread(self.terms.ttl),
+        let unsent = match self.lines.offer(line) {
+            Ok(None) => None,
+            // Waiting lines are in the way of a client that does not read.
+            Ok(Some(line)) => Box::pin(self.send_late(line)).await,
+            Err(Closed) => Some(End::Gone),
         };
-        // Boxed, so that a stream that holds does not keep the memory of all ways to end.
+        let end = match unsent {
+            None => self.watch(id, &hold, told, until).await,
+            Some(end) => end,
+        };
+        Box::pin(self.end(id, hold, end)).await;
+    }
+
+    /// From here on, requests know the hold. Returns the line for its client, and until when the client may rely on it.
+    fn grant(&self, id: Id, hold: &Hold, command: oneshot::Sender<Command>) -> (Bytes, Moment) {
+        let mut entry = Entry::new(hold.holdings(), command, hold.slot().is_some());
+        let until = entry.tell();
+        let tokens = entry.tokens();
+        let line = answer::line(&Granted {
+            event: "granted",
+            hold: id.to_string(),
+            token: &tokens[0],
+            until_us: micros(until.since(self.received)),
+            ttl_ms: u64::try_from(self.terms.ttl.as_millis()).unwrap_or(u64::MAX),
+            tokens: (tokens.len() > 1).then_some(&tokens),
+            slot: hold.slot().map(|slot| slot.to_string()),
+        });
+        self.server.holds.insert(id, entry);
+        (line, until)
+    }
+
+    /// Sends the line of a hold when there is room for it. Returns what ends the hold if it could not be sent.
+    async fn send_late(&self, line: Bytes) -> Option<End> {
+        match timeout(self.terms.ttl, self.lines.send(line)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(Closed)) => Some(End::Gone),
+            Err(_) => Some(unread(self.terms.ttl)),
+        }
+    }
+
+    /// Ends a hold, and says so to those who can hear it.
+    async fn end(&mut self, id: Id, hold: Hold, end: End) {
         match end {
             End::Gone => {
                 // Nobody is there to hear what comes of it.
                 self.server.holds.end(id, Outcome::Released);
-                let _ = Box::pin(hold.release()).await;
+                let _ = hold.release().await;
             }
-            End::Told((ending, answer)) => {
-                self.finish(id, Box::pin(finish(hold, ending)).await, Some(answer)).await;
-            }
-            End::Said(ending) => self.finish(id, Box::pin(finish(hold, ending)).await, None).await,
+            End::Told((ending, answer)) => self.finish(id, finish(hold, ending).await, Some(answer)).await,
+            End::Said(ending) => self.finish(id, finish(hold, ending).await, None).await,
             End::Lost(why) => {
                 let problem = Problem::from(why);
                 self.server.holds.end(id, Outcome::Lost(problem.clone()));
-                self.last(&lost_line(&problem)).await;
+                self.last(answer::line(&lost_line(&problem))).await;
             }
-            End::Abandoned(reason, why) => Box::pin(self.abandon(id, hold, reason, &why)).await,
+            End::Abandoned(reason, why) => self.abandon(id, hold, reason, &why).await,
         }
     }
 
@@ -212,7 +252,7 @@ impl Life {
         let ttl = self.terms.ttl;
         let pause = (ttl / 12).clamp(Duration::from_millis(5), Duration::from_secs(5));
         let mut closing = self.server.closing.clone();
-        let mut lost = std::pin::pin!(hold.lost());
+        let mut lost = pin!(hold.lost());
         // Since when the client does not read.
         let mut unread_since: Option<Moment> = None;
         let granted = Moment::now();
@@ -235,7 +275,7 @@ impl Life {
             if later.since(until) > Duration::from_millis(1) {
                 until = later;
                 let line = json!({"event": "renewed", "until_us": micros(until.since(self.received))});
-                let _ = self.lines.try_send(answer::line(&line));
+                let _ = self.lines.offer(answer::line(&line));
             }
             // The library knows the limit of a lock, and ends the lease in time. It knows none for a lead.
             if let Some(limit) = self.terms.max_hold.filter(|limit| now.since(granted) > *limit) {
@@ -280,47 +320,50 @@ impl Life {
     ) {
         let ended = ended.map_err(Problem::from);
         let (outcome, line) = match &ended {
-            Ok(()) => (Outcome::Released, json!({"event": "released"})),
-            Err(problem) if problem.kind == "lost" => (Outcome::Lost(problem.clone()), lost_line(problem)),
-            Err(problem) => (Outcome::Lost(problem.clone()), error_line(problem)),
+            Ok(()) => (Outcome::Released, Bytes::from_static(b"{\"event\":\"released\"}\n")),
+            Err(problem) if problem.kind == "lost" => {
+                (Outcome::Lost(problem.clone()), answer::line(&lost_line(problem)))
+            }
+            Err(problem) => (Outcome::Lost(problem.clone()), answer::line(&error_line(problem))),
         };
         self.server.holds.end(id, outcome);
         if let Some(answer) = answer {
             let _ = answer.send(ended);
         }
-        self.last(&line).await;
+        self.last(line).await;
     }
 
     /// Takes the lock from a client that may not hear of it.
     ///
     /// The client may rely on the lock until the end that it was told. The lock is given back when that has passed, or
     /// when the client has closed its connection. If the server ends before, the lock is left to its lease.
-    async fn abandon(self, id: Id, hold: Hold, reason: &'static str, why: &str) {
+    async fn abandon(&mut self, id: Id, hold: Hold, reason: &'static str, why: &str) {
         let names: Vec<_> = self.terms.names.iter().map(|name| format!("{name:?}")).collect();
         let text = format!("lost lock {}: {why}; stop work that needs it", names.join(", "));
         let problem = Problem::lost(text).with("reason", reason);
         let told = self.server.holds.end(id, Outcome::Lost(problem.clone())).unwrap_or_default();
-        let Self { server, lines, peer, mut said, .. } = self;
         let hold = ManuallyDrop::new(hold);
         let left = || told.since(Moment::now());
         // The stream ends behind this line. A client that does not read gets neither.
-        let _ = tokio::time::timeout(left(), lines.send(answer::line(&lost_line(&problem)))).await;
+        let _ = timeout(left(), self.lines.send(answer::line(&lost_line(&problem)))).await;
         // Unless the body stays open: behind a stream that has ended, the server would close the connection, and the
         // client would seem to be gone.
-        let lines = said.is_some().then_some(lines);
-        while !left().is_zero() && peer.is_open() {
+        if self.said.is_none() {
+            self.lines.end();
+        }
+        while !left().is_zero() && self.peer.is_open() {
             tokio::select! {
                 biased;
-                heard = heard(&mut said) => if !matches!(heard, Heard::Nonsense(_)) { break },
+                heard = heard(&mut self.said) => if !matches!(heard, Heard::Nonsense(_)) { break },
                 () = sleep(left().min(LOOK)) => {}
             }
         }
-        drop(lines);
+        self.lines.end();
         // When the server ends, it is the server that closes connections.
-        if !left().is_zero() && *server.closing.borrow() == Stage::Closing {
+        if !left().is_zero() && *self.server.closing.borrow() == Stage::Closing {
             return;
         }
-        let _ = Box::pin(ManuallyDrop::into_inner(hold).release()).await;
+        let _ = ManuallyDrop::into_inner(hold).release().await;
     }
 }
 
@@ -369,5 +412,20 @@ pub(super) fn reason(reason: LossReason) -> &'static str {
         LossReason::MaxHold => "max_hold",
         LossReason::Closed => "shutdown",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F>(_: impl FnOnce(Life, Wanted) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_stream_takes_little_memory() {
+        let size = size_of_future(Life::run);
+        assert!(size <= 2_048, "a task of {size} bytes, and a server may have thousands");
     }
 }

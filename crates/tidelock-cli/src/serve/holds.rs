@@ -70,6 +70,8 @@ pub(super) struct Holds(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Ids for holds to come: one call of the kernel is enough for several.
+    fresh: Vec<Id>,
     open: HashMap<Id, Entry>,
     ended: HashMap<Id, Outcome>,
     /// The ids in `ended`, oldest first.
@@ -109,6 +111,15 @@ impl Entry {
 impl Holds {
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An id for a new hold.
+    pub(super) fn new_id(&self) -> Result<Id, Problem> {
+        let mut inner = self.inner();
+        if inner.fresh.is_empty() {
+            inner.fresh = Id::random()?;
+        }
+        inner.fresh.pop().ok_or_else(Problem::internal)
     }
 
     pub(super) fn insert(&self, id: Id, entry: Entry) {
@@ -208,10 +219,10 @@ pub(super) fn micros(time: Duration) -> u64 {
 }
 
 impl Id {
-    pub(super) fn random() -> Result<Self, Problem> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|_| Problem::internal())?;
-        Ok(Self(u128::from_le_bytes(bytes)))
+    fn random() -> Result<Vec<Self>, Problem> {
+        let mut bytes = [[0; 16]; 16];
+        getrandom::fill(bytes.as_flattened_mut()).map_err(|_| Problem::internal())?;
+        Ok(bytes.map(|bytes| Self(u128::from_le_bytes(bytes))).into())
     }
 }
 

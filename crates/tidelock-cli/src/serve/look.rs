@@ -12,7 +12,7 @@ use super::{
     asked::Asked,
     problem::Problem,
 };
-use crate::observe::Ending;
+use crate::{observe::Ending, who};
 
 /// `GET /v1/locks`: all locks that are held or waited for, as `tidelock ls --json` prints them.
 pub(super) async fn all(asked: &Asked, server: &Server) -> Result<Answer, Problem> {
@@ -39,6 +39,7 @@ pub(super) async fn evict(asked: &Asked, server: &Server) -> Result<Answer, Prob
     let found: Option<ClaimId> = claims.map(|claim| claim.id).find(|claim| claim.to_string() == *id);
     let gone = || Problem::not_found(format!("lock {name:?} has no claim {id:?}"));
     let reason = asked.query("reason")?.unwrap_or_default();
+    let reason = who::signed(&reason, &asked.peer.label);
     match take_away(&name, found.ok_or_else(gone)?, &reason, server).await? {
         true => Ok(answer::ok(&json!({"evicted": true}))),
         false => Err(gone()),
@@ -56,7 +57,7 @@ pub(super) async fn take_away(
     server.observer.tell(name, claim, Ending::Evicted { reason: reason.into() });
     let evicted = server.locks.evict(name.as_str(), claim, reason).await;
     if !matches!(evicted, Ok(true)) {
-        server.observer.untell(name, claim);
+        server.observer.untell(claim);
     }
     Ok(evicted?)
 }

@@ -16,11 +16,13 @@
 //! | [`asked`] | a request: its moment, path, query and body |
 //! | [`said`] | what a client says while its answer runs |
 //! | [`answer`] | what goes back: JSON, or a stream of lines |
+//! | [`lines`] | the lines of a stream, from its task to its connection |
 //! | [`problem`] | what went wrong, as kind and status |
 //! | [`hold`] | the life of a hold: waiting, granted, renewed, ended |
 //! | [`wanted`] | what a hold is made of: locks, a lead, a slot |
 //! | [`holds`] | all holds by their ids: confirm, release |
 //! | [`queue`] | who waits before whom, for the lines that say so |
+//! | [`pace`] | a short pause that all streams share |
 //! | [`look`] | who holds what, and taking it away |
 //! | [`tickets`] | locks without a stream |
 //! | [`terraform`] | state locks of Terraform |
@@ -42,10 +44,12 @@ mod figures;
 mod hold;
 mod holds;
 mod limits;
+mod lines;
 mod listen;
 mod look;
 mod once;
 mod openapi;
+mod pace;
 mod page;
 mod peer;
 mod problem;
@@ -155,7 +159,7 @@ async fn serve(
     let (close, closing) = watch::channel(Stage::Serving);
     let (running, holds_ended) = Running::new();
     let (connections, connections_ended) = Running::new();
-    let queues = Queues::new(locks.clone());
+    let queues = Queues::new(locks.clone(), running.clone());
     let observer =
         Observer::start(locks.clone(), Options { always: args.observe, ..args.watching.options() });
     let server = Arc::new(Server {

@@ -5,7 +5,10 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
 };
 
@@ -35,10 +38,18 @@ pub(super) enum Stream {
     Tls(UnixStream, SocketAddr),
 }
 
+/// A stream, and what was said to the kernel about it.
+#[derive(Debug)]
+struct Socket {
+    stream: Stream,
+    /// Whether few lines may wait in it.
+    is_short: AtomicBool,
+}
+
 /// The connection that a request came on. Its clones share the socket, which closes with the last of them.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
-    stream: Arc<Stream>,
+    socket: Arc<Socket>,
     pub(super) client: Client,
     /// The user at the other end, on a Unix socket.
     pub(super) user: Option<u32>,
@@ -57,21 +68,22 @@ impl Peer {
             Stream::Tcp(stream) => of_host(stream.peer_addr()?),
             Stream::Tls(_, address) => of_host(*address),
         };
-        Ok(Self { stream: Arc::new(stream), client, user, label: label.into() })
+        let socket = Arc::new(Socket { stream, is_short: AtomicBool::new(false) });
+        Ok(Self { socket, client, user, label: label.into() })
     }
 
     /// Whether it came over TCP, with or without TLS.
     pub(super) fn is_tcp(&self) -> bool {
-        !matches!(*self.stream, Stream::Unix(_))
+        !matches!(self.socket.stream, Stream::Unix(_))
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        matches!(*self.stream, Stream::Tls(..))
+        matches!(self.socket.stream, Stream::Tls(..))
     }
 
     /// The connection as a task knows it that must not keep it open.
     pub(super) fn distant(&self) -> Distant {
-        Distant(Arc::downgrade(&self.stream))
+        Distant(Arc::downgrade(&self.socket))
     }
 
     fn poll_io<T>(
@@ -81,8 +93,8 @@ impl Peer {
         mut work: impl FnMut(&Stream) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         loop {
-            ready!(ready(&self.stream, context))?;
-            match work(&self.stream) {
+            ready!(ready(&self.socket.stream, context))?;
+            match work(&self.socket.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return Poll::Ready(done),
             }
@@ -92,7 +104,7 @@ impl Peer {
 
 /// A connection that closes when others are done with it.
 #[derive(Clone, Debug)]
-pub(super) struct Distant(Weak<Stream>);
+pub(super) struct Distant(Weak<Socket>);
 
 impl Distant {
     pub(super) fn is_open(&self) -> bool {
@@ -101,9 +113,12 @@ impl Distant {
 
     /// Lets few lines wait in the socket, so that [`is_reading`](Self::is_reading) soon knows.
     pub(super) fn watch_reading(&self) {
-        if let Some(stream) = self.0.upgrade() {
+        // Once for all holds of a connection.
+        if let Some(socket) = self.0.upgrade()
+            && !socket.is_short.swap(true, Ordering::Relaxed)
+        {
             // The kernel raises it to the least that it allows. If it fails, a reader that hangs is found later.
-            let _ = set_socket_send_buffer_size(&*stream, 1);
+            let _ = set_socket_send_buffer_size(&socket.stream, 1);
         }
     }
 
@@ -112,8 +127,8 @@ impl Distant {
     /// On Linux, a Unix socket is ready to be written only while what nobody has read yet takes up less than a quarter
     /// of its buffer (`unix_writable` in the kernel).
     pub(super) fn is_reading(&self) -> bool {
-        let Some(stream) = self.0.upgrade() else { return true };
-        let mut fds = [PollFd::new(&*stream, PollFlags::OUT)];
+        let Some(socket) = self.0.upgrade() else { return true };
+        let mut fds = [PollFd::new(&socket.stream, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut fds, Some(&now)) {
             Ok(_) => fds[0].revents().contains(PollFlags::OUT),
@@ -134,7 +149,7 @@ impl AsFd for Stream {
 
 impl AsFd for Peer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.socket.stream.as_fd()
     }
 }
 

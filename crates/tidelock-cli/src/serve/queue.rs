@@ -17,10 +17,10 @@ use serde_json::json;
 use tidelock::{Locks, Name, backend::LockView};
 use tokio::{sync::Notify, time::sleep};
 
-use super::problem::Problem;
+use super::{pace::Pace, problem::Problem, shutdown::Running};
 
-/// A wait that is shorter is not worth a line, nor a call to the store.
-const FIRST: Duration = Duration::from_millis(10);
+/// Those who come within this time are looked for together.
+const GATHER: Duration = Duration::from_millis(10);
 /// How often the store is asked how its queues stand.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long the store has to say it.
@@ -34,6 +34,7 @@ pub(super) struct Queues {
     serial: AtomicU64,
     /// Somebody waits for a lock whose holder is not known.
     wanted: Notify,
+    pace: Arc<Pace>,
 }
 
 #[derive(Debug, Default)]
@@ -71,8 +72,14 @@ pub(super) struct Place {
 }
 
 impl Queues {
-    pub(super) fn new(locks: Locks) -> Arc<Self> {
-        Arc::new(Self { locks, inner: Mutex::default(), serial: AtomicU64::new(0), wanted: Notify::new() })
+    pub(super) fn new(locks: Locks, tasks: Running) -> Arc<Self> {
+        Arc::new(Self {
+            locks,
+            inner: Mutex::default(),
+            serial: AtomicU64::new(0),
+            wanted: Notify::new(),
+            pace: Pace::new(tasks),
+        })
     }
 
     fn inner(&self) -> MutexGuard<'_, HashMap<Name, Queue>> {
@@ -105,8 +112,7 @@ impl Queues {
                     self.note(views);
                 }
             }
-            // Those who came meanwhile are looked for together.
-            sleep(FIRST).await;
+            sleep(GATHER).await;
             let _ = tokio::time::timeout(AGAIN, self.wanted.notified()).await;
         }
     }
@@ -167,7 +173,8 @@ impl Place {
     /// Resolves when the wait stands otherwise than was said last. Cancel safe.
     pub(super) async fn moved(&self) -> Seen {
         if self.told().is_none() {
-            sleep(FIRST).await;
+            // A wait that is shorter is not worth a line, nor a call to the store.
+            self.queues.pace.pause().await;
             self.meet_holder().await;
         }
         loop {

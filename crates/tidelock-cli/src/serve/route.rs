@@ -97,12 +97,13 @@ const UNDESCRIBED: [(&str, &str, Call); 2] = [
 /// The call that a request makes, and what stands in its path for the names of the pattern.
 pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), Problem> {
     let all = ROUTES.iter().map(|route| (route.method.as_str(), route.path, route.call)).chain(UNDESCRIBED);
+    let segments: Vec<_> = path.split('/').collect();
     // Of several patterns that fit, the first is meant, with all its methods.
     let mut meant = None;
     let mut allowed = Vec::new();
     for (of, pattern, call) in all {
         if meant.is_none_or(|meant| meant == pattern)
-            && let Some(parts) = parts(pattern, path)
+            && let Some(parts) = parts(pattern, &segments)
         {
             if of == method.as_str() {
                 let parts = parts.iter().map(|part| decode(part)).collect::<Result<_, _>>()?;
@@ -121,13 +122,12 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(Call, Vec<String>), P
 }
 
 /// What stands in a path for the names of a pattern, if it fits.
-fn parts(pattern: &str, path: &str) -> Option<Vec<String>> {
-    let (pattern, path): (Vec<_>, Vec<_>) = (pattern.split('/').collect(), path.split('/').collect());
+fn parts(pattern: &str, path: &[&str]) -> Option<Vec<String>> {
     // How many segments a lock's name has, slashes and all.
-    let long = (path.len() + 1).checked_sub(pattern.len()).filter(|long| *long > 0)?;
-    let mut rest = &path[..];
+    let long = (path.len() + 1).checked_sub(pattern.split('/').count()).filter(|long| *long > 0)?;
+    let mut rest = path;
     let mut parts = Vec::new();
-    for segment in pattern {
+    for segment in pattern.split('/') {
         let many = if matches!(segment, "{name}" | "{item}") { long } else { 1 };
         let (here, after) = rest.split_at_checked(many)?;
         rest = after;

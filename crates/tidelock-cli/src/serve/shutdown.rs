@@ -70,6 +70,8 @@ impl Running {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.send_modify(|count| *count += 1);
         let counted = Task(self.clone());
+        // Boxed, or it would be in the task twice: where it is moved to, and where it was.
+        let task = Box::pin(task);
         drop(tokio::spawn(async move {
             task.await;
             drop(counted);

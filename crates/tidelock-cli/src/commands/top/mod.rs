@@ -31,6 +31,7 @@ use crate::{
     output::{self, Trouble},
     signals::Signals,
     store::Store,
+    who,
 };
 
 /// How often ages and leases move on the screen.
@@ -76,7 +77,7 @@ async fn once(observer: &Observer, state: &mut State) -> Result<Exit, Trouble> {
             return Err(Trouble::Usage(format!("the locks cannot be seen: {error}")));
         }
         let is_whole = news.since.is_some();
-        state.take(news);
+        state.take(&news);
         if is_whole {
             output::text(&draw::plain(state, Moment::now()))?;
             return Ok(Exit::Done);
@@ -109,7 +110,7 @@ async fn live(
             }
         };
         tokio::select! {
-            news = viewer.next() => state.take(news),
+            news = viewer.next() => state.take(&news),
             () = tokio::time::sleep(TICK) => {}
             said = broken => {
                 breaking = None;
@@ -131,12 +132,13 @@ async fn live(
 /// Takes a lock away from those who were seen to hold it, and says what came of it.
 async fn evict(locks: Locks, observer: Observer, name: Name, claims: Vec<ClaimId>, reason: String) -> String {
     let mut evicted = 0;
+    let reason = who::signed(&reason, &who::user());
     for claim in claims {
         observer.tell(&name, claim, Ending::Evicted { reason: reason.as_str().into() });
         let asked = tokio::time::timeout(BREAK_LIMIT, locks.evict(name.as_str(), claim, &reason)).await;
         match asked {
             Ok(Ok(true)) => evicted += 1,
-            Ok(Ok(false)) => observer.untell(&name, claim),
+            Ok(Ok(false)) => observer.untell(claim),
             Ok(Err(error)) => return error.to_string(),
             Err(_) => return "the store did not answer in time: it may be broken or not".to_owned(),
         }

@@ -94,22 +94,22 @@ impl State {
     }
 
     /// Takes in what is new.
-    pub(super) fn take(&mut self, news: News) {
+    pub(super) fn take(&mut self, news: &News) {
         if news.locks.is_all {
             self.all.clear();
         }
-        for lock in news.locks.changed {
+        for lock in &news.locks.changed {
             if lock.name.as_str().starts_with(&self.prefix) {
-                self.all.insert(lock.name.clone(), lock);
+                self.all.insert(lock.name.clone(), Arc::clone(lock));
             }
         }
-        for name in news.locks.gone {
-            self.all.remove(&name);
+        for name in &news.locks.gone {
+            self.all.remove(name);
         }
-        self.events.extend(news.events);
+        self.events.extend(news.events.iter().cloned());
         let surplus = self.events.len().saturating_sub(EVENTS);
         self.events.drain(..surplus);
-        self.health = news.health;
+        self.health = news.health.clone();
         self.has_looked |= news.since.is_some();
         self.arrange();
     }

@@ -1,6 +1,9 @@
 //! What is on the screen, in a terminal that is a buffer.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use ratatui::{
     Terminal,
@@ -50,12 +53,13 @@ fn news(changed: Vec<Arc<Lock>>, events: Vec<Event>) -> News {
         health: Health::default(),
         since: Some(now()),
         now: now(),
+        text: OnceLock::new(),
     }
 }
 
 fn state(locks: Vec<Arc<Lock>>) -> State {
     let mut state = State::new("redis://127.0.0.1", "", Sort::Name);
-    state.take(news(locks, Vec::new()));
+    state.take(&news(locks, Vec::new()));
     state
 }
 
@@ -174,14 +178,14 @@ fn keys_sort_filter_and_select() {
 fn the_selection_stays_with_its_lock_and_goes_to_a_neighbour_when_that_is_free() {
     let mut state = three();
     types(&mut state, "j");
-    state.take(news(
+    state.take(&news(
         vec![lock("a", 1, 30, 0), lock("orders/1", 6, 28, 3), lock("orders/2", 61, 19, 0)],
         Vec::new(),
     ));
     assert_eq!(state.selected.as_ref().map(Name::as_str), Some("orders/2"));
-    state.take(news(vec![lock("a", 1, 30, 0), lock("z", 1, 30, 0)], Vec::new()));
+    state.take(&news(vec![lock("a", 1, 30, 0), lock("z", 1, 30, 0)], Vec::new()));
     assert_eq!(state.selected.as_ref().map(Name::as_str), Some("z"));
-    state.take(news(Vec::new(), Vec::new()));
+    state.take(&news(Vec::new(), Vec::new()));
     assert_eq!(state.selected, None);
     assert!(screen(&mut state, 80, 24)[3].contains("No lock is in use."));
 }
@@ -235,7 +239,7 @@ fn the_pane_shows_what_happened_with_the_reason() {
     let how = Ending::Evicted { reason: "it hangs".into() };
     let ended = What::Ended { how, held: Some(Duration::from_secs(90)), token: None };
     let locks = vec![lock("orders/1", 5, 29, 0)];
-    state.take(news(locks, vec![event(What::Queued), event(ended)]));
+    state.take(&news(locks, vec![event(What::Queued), event(ended)]));
     types(&mut state, "\n");
     let shown = screen(&mut state, 80, 24).join("\n");
     let (evicted, queued) =
@@ -257,7 +261,7 @@ fn a_store_that_does_not_answer_is_shown_at_once() {
     let mut state = three();
     let mut lost = news(vec![lock("orders/1", 5, 29, 3)], Vec::new());
     lost.health.error = Some("it is down".into());
-    state.take(lost);
+    state.take(&lost);
     let shown = screen(&mut state, 120, 24);
     assert!(shown[0].contains("not seen") && shown[0].contains("it is down"), "{}", shown[0]);
     assert!(shown[2].starts_with("orders/1"), "what was seen last stays");

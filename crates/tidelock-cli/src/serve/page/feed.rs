@@ -4,16 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use hyper::body::Bytes;
 use serde_json::json;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::time::sleep;
 
 use super::{
-    super::{Server, Stage, answer, asked::Asked, limits::Permit},
+    super::{Server, Stage, answer, asked::Asked, limits::Permit, lines},
     Answer, Problem, frame,
 };
 use crate::{clock::Moment, observe::Subscription};
 
-/// How long changes are gathered before they are sent.
-const GATHER: Duration = Duration::from_millis(200);
 /// How often the server shows that it is there.
 const BEAT: Duration = Duration::from_secs(2);
 
@@ -21,7 +19,7 @@ const BEAT: Duration = Duration::from_secs(2);
 pub(super) fn open(asked: &Asked, server: &Arc<Server>) -> Result<Answer, Problem> {
     let permit = server.limits.stream(asked.peer.client)?;
     // One that does not read in time gets later what is true then, and no backlog.
-    let (lines, of_page) = mpsc::channel(1);
+    let (lines, of_page) = lines::channel(1);
     let viewer = server.observer.subscribe();
     let closing = server.closing.clone();
     server.connections.spawn(async move {
@@ -36,7 +34,7 @@ pub(super) fn open(asked: &Asked, server: &Arc<Server>) -> Result<Answer, Proble
 }
 
 /// Sends what is new until the page is closed.
-async fn feed(mut viewer: Subscription, lines: &mpsc::Sender<Bytes>, _permit: Permit) {
+async fn feed(mut viewer: Subscription, lines: &lines::Sender, _permit: Permit) {
     let hello = json!({"viewer": viewer.viewer(), "version": env!("CARGO_PKG_VERSION")});
     let hello = Bytes::from(["retry: 500\n\n".as_bytes(), &frame::event("hello", &hello)].concat());
     let mut sent = lines.send(hello).await;
@@ -46,6 +44,5 @@ async fn feed(mut viewer: Subscription, lines: &mpsc::Sender<Bytes>, _permit: Pe
             () = sleep(BEAT) => frame::beat(Moment::now(), &viewer.observer().health()),
         };
         sent = lines.send(next).await;
-        sleep(GATHER).await;
     }
 }

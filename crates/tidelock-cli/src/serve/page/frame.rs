@@ -92,8 +92,12 @@ pub(super) fn event(kind: &str, value: &Value) -> Bytes {
     format!("event: {kind}\ndata: {value}\n\n").into()
 }
 
-/// All that is new.
+/// All that is new, written once for all pages that are told the same.
 pub(super) fn news(news: &News) -> Bytes {
+    news.text.get_or_init(|| write_news(news)).clone()
+}
+
+fn write_news(news: &News) -> Bytes {
     let rest = json!({
         "now": unix_ms(news.now),
         "all": news.locks.is_all,
@@ -130,6 +134,9 @@ fn health(health: &Health) -> Value {
         "error": health.error.as_deref(),
         "since": health.since.map(unix_ms),
         "errors": health.errors,
+        "tells": health.tells,
+        "jumps": health.jumps,
+        "jumped": health.jumped.map(unix_ms),
         "look": health.all.map(|all| json!({
             "at": unix_ms(all.at),
             "took_us": all.took.as_micros() as u64,

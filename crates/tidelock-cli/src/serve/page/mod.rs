@@ -37,6 +37,7 @@ use crate::{
     clock::Moment,
     commands::{doctor, stores::Row},
     output::{self, Trouble},
+    who,
 };
 
 /// What a browser asks for.
@@ -198,7 +199,8 @@ async fn break_claim(asked: &Asked, server: &Server) -> Result<Answer, Problem> 
     if reason.trim().is_empty() {
         return Err(Problem::bad_request("say why: the holder is told"));
     }
-    match look::take_away(&name, claim, reason.trim(), server).await? {
+    let reason = who::signed(reason.trim(), &asked.peer.label);
+    match look::take_away(&name, claim, &reason, server).await? {
         true => Ok(answer::ok(&json!({"evicted": true}))),
         false => Err(Problem::not_found("this claim has ended already")),
     }

@@ -136,7 +136,10 @@ function lane(it, y, x, now, from) {
   if (ENDED_BADLY.has(it.how)) {
     group.append(svg("path", { class: "cross", d: `M${right - 4} ${mid - 4} l8 8 m0 -8 l-8 8` }));
   }
-  const nearEnd = x(begin) > WIDTH * 0.7;
-  group.append(svg("text", { class: "who", x: nearEnd ? WIDTH : x(begin), y: y + 10, "text-anchor": nearEnd ? "end" : "start", text: short(it.label, 30) }));
+  const isBad = ENDED_BADLY.has(it.how);
+  const why = isBad ? svg("tspan", { class: "why", dx: 5, text: short(it.reason ? `${it.how}: ${it.reason}` : it.how, 40) }) : "";
+  const nearEnd = x(begin) > WIDTH * (isBad ? 0.35 : 0.7);
+  group.append(svg("text", { class: "who", x: nearEnd ? WIDTH : x(begin), y: y + 10, "text-anchor": nearEnd ? "end" : "start" },
+    svg("tspan", { text: short(it.label, isBad ? 20 : 30) }), why));
   return group;
 }

@@ -18,6 +18,8 @@ export function drawStore(view, known, health, now) {
       ["Store", told(can.store ?? "")], ["URL", told(known.url, { class: "mono" })], ["State", state],
       health?.error ? ["Error", told(health.error, { class: "problem" })] : null,
       ["Failed looks", String(health?.errors ?? 0)],
+      ["Changes", health?.tells ? "told by the store" : "found by looking"],
+      health?.jumps ? ["Clock jumps", el("span", { class: "problem", text: `${health.jumps}, last at ${timeOfDay(health.jumped)}` })] : null,
       ["Server", `tidelock ${known.version}`],
       ["This page", known.may_break ? "may break locks" : "only shows"]),
     card("How long it takes",
