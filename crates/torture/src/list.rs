@@ -20,7 +20,7 @@ pub(crate) enum Change {
     Text { file: &'static str, find: &'static str, with: &'static str },
 }
 
-/// Changes of the copy that let an environment variable choose the mutant.
+/// Changes of the copy that let environment variables choose the mutant, and the rates of the clients' clocks.
 pub(crate) const SEAMS: &[(&str, &str, &str)] = &[
     (
         "crates/tidelock/src/lib.rs",
@@ -32,6 +32,14 @@ pub(crate) mod mutant {
     static CHANGE: LazyLock<Option<(String, String)>> =
         LazyLock::new(|| Some((var(\"TIDELOCK_MUTANT_FIND\").ok()?, var(\"TIDELOCK_MUTANT_WITH\").ok()?)));
     pub(crate) fn is(name: &str) -> bool { *NAME == name }
+    static PPM: LazyLock<i128> =
+        LazyLock::new(|| var(\"TIDELOCK_CLOCK_PPM\").ok().and_then(|ppm| ppm.parse().ok()).unwrap_or(0));
+    static START: LazyLock<std::sync::Mutex<Option<u64>>> = LazyLock::new(std::sync::Mutex::default);
+    pub(crate) fn skewed(nanos: u64) -> u64 {
+        let mut start = START.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let passed = nanos.saturating_sub(*start.get_or_insert(nanos));
+        (i128::from(nanos) + i128::from(passed) * *PPM / 1_000_000) as u64
+    }
     pub(crate) fn text(text: &str) -> String {
         match &*CHANGE { Some((find, with)) => text.replace(find, with), None => text.to_owned() }
     }
@@ -42,6 +50,12 @@ pub(crate) mod mutant {
         "crates/tidelock/src/model/flaws.rs",
         "                        false\n",
         "                        $crate::mutant::is(stringify!($defect))\n",
+    ),
+    // The same where the feature for tests is on: mutants are built with all features.
+    (
+        "crates/tidelock/src/model/flaws.rs",
+        "self.defects.has($crate::testing::defect::Defect::$defect)",
+        "self.defects.has($crate::testing::defect::Defect::$defect) || $crate::mutant::is(stringify!($defect))",
     ),
     (
         "crates/tidelock/src/backends/redis/scripts.rs",
@@ -57,6 +71,29 @@ pub(crate) mod mutant {
         "crates/tidelock/src/backends/mysql/schema.rs",
         "conn.query_drop(statement).await",
         "conn.query_drop(crate::mutant::text(statement)).await",
+    ),
+    (
+        "crates/tidelock/src/clock.rs",
+        "    from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))\n",
+        "    let now = from_timespec(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    Moment::from_nanos(crate::mutant::skewed(now.as_nanos()))\n",
+    ),
+    // Half of the clients are fast, and half are slow.
+    (
+        "crates/tidelock-cli/src/torture/herd.rs",
+        "        .env(URL, url)\n",
+        "        .env(URL, url)
+        .envs(std::env::var(\"TIDELOCK_SKEW\").map(|ppm| {
+            let sign = if work.client % 2 == 0 { \"-\" } else { \"\" };
+            (\"TIDELOCK_CLOCK_PPM\", format!(\"{sign}{ppm}\"))
+        }))\n",
+    ),
+    // A window by a clock that is wrong, as it really is.
+    (
+        "crates/tidelock-cli/src/torture/player.rs",
+        "    guard.valid_for()\n",
+        "    let ppm = std::env::var(\"TIDELOCK_CLOCK_PPM\").ok().and_then(|ppm| ppm.parse::<i32>().ok());
+    guard.valid_for().div_f64(1.0 + f64::from(ppm.unwrap_or(0)) / 1e6)\n",
     ),
 ];
 
@@ -96,20 +133,28 @@ pub(crate) const LIST: &[Mutant] = &[
     hook("LeaseFromReply", "redis", "a lease counts from the answer"),
     hook("PushFromArrival", "redis", "a pushed lease counts from the push"),
     hook("DeadlineIgnored", "redis", "nobody looks at the deadline"),
-    hook("GoneIgnored", "redis", "\"gone\" is taken for no answer"),
+    hook("GoneIgnored", "postgres", "\"gone\" is taken for no answer"),
     hook("LateGrantKept", "redis", "a grant for nobody is kept"),
     hook("PlaceKeptAfterCancel", "redis", "the place of one that went away is kept"),
     hook("NewIdOnRetry", "redis", "a repeated question has another id"),
-    hook("UsedClaimGivenBack", "redis", "a question that is given up takes a claim in use along"),
+    hook("UsedClaimGivenBack", "mysql", "a question that is given up takes a claim in use along"),
     hook("TokenKeptOnHandOff", "redis", "a hand-off keeps the token"),
     hook("TokenFromCounter", "redis", "tokens come from a counter of the client"),
     hook("HandOffForEver", "redis", "a process keeps a lock to itself"),
     hook("HandOffOfLost", "redis", "a lost lock is handed on"),
-    hook("AbsentIgnored", "redis", "a release that finds nothing is a success"),
+    hook("AbsentIgnored", "postgres", "a release that finds nothing is a success"),
     hook("PatienceIgnored", "redis", "a patient waiter gives up after three tries"),
     hook("Overtaking", "file", "a newcomer overtakes those who wait"),
     hook("ReadersPassWriters", "file", "readers do not wait for a writer that holds"),
     hook("WeightsIgnored", "file", "permits are counted without their weights"),
+    code!(
+        "TicketReleasesNothing",
+        "redis",
+        "a release by ticket is confirmed and not sent",
+        "engine/detach.rs",
+        "        self.tell_release(claim);\n        let leave",
+        "        if crate::mutant::is(\"TicketReleasesNothing\") {\n            return Ok(());\n        }\n        self.tell_release(claim);\n        let leave"
+    ),
     text!(
         "RedisLeaveWithoutId",
         "redis",
@@ -135,12 +180,12 @@ pub(crate) const LIST: &[Mutant] = &[
         "    if renewed + ttl / 2 > now_text + 0 then\n      if"
     ),
     text!(
-        "RedisRenewsAnybody",
+        "RedisRenewsNothing",
         "redis",
-        "a renewal does not compare",
+        "a renewal is confirmed and not written",
         "redis/scripts/renew.lua",
-        "    if string.sub(head, @single.id) == args[i + 1] then",
-        "    if true then"
+        "        redis.call('SET', at, string.sub(head, 1, @single.renewed.before)",
+        "        redis.call('SET', at .. ':lost', string.sub(head, 1, @single.renewed.before)"
     ),
     text!(
         "RedisPermitsUncounted",
@@ -175,12 +220,22 @@ pub(crate) const LIST: &[Mutant] = &[
         "tonumber(string.sub(head, @queue.holder.epoch))"
     ),
     text!(
-        "RedisEnterTwice",
+        "RedisOwnersMixed",
         "redis",
-        "a repeated enter takes a second place",
+        "an owner re-enters the hold of another one",
         "redis/scripts/enter.lua",
-        " and not string.find(head, SEPARATOR .. id, @queue.claims.begin, true)",
-        ""
+        "  elseif may_have(holders, c.owner, 1) then
+    local at = 1
+    while at and c.hold == @hold.waits do
+      local text, after = claim_at(holders, at)
+      local held = read(text)
+      if held.owner == c.owner then",
+        "  elseif c.owner ~= '' and holders ~= '' then
+    local at = 1
+    while at and c.hold == @hold.waits do
+      local text, after = claim_at(holders, at)
+      local held = read(text)
+      if held.owner ~= '' then"
     ),
     text!(
         "RedisOvertaking",
@@ -197,6 +252,14 @@ pub(crate) const LIST: &[Mutant] = &[
         "redis/scripts/leave.lua",
         "      head = write_queue(key_here, earliest, expires, count, claims)",
         "      head = write_queue(key_here, earliest, expires, count, string.sub(claims, 1, (string.find(claims, SEPARATOR, 2, true) or 0) - 1) .. string.sub(claims, string.find(claims, SEPARATOR, (string.find(claims, SEPARATOR, 2, true) or 1) + 1, true) or 9999))"
+    ),
+    text!(
+        "RedisLineDamaged",
+        "redis",
+        "a claim is added to a line that was just cleared",
+        "redis/scripts/line.lua",
+        "    stored = nil\n    return call('SET', key, '@form.idle'",
+        "    return call('SET', key, '@form.idle'"
     ),
     text!(
         "PostgresLapsesEarly",
@@ -231,12 +294,12 @@ pub(crate) const LIST: &[Mutant] = &[
         "cardinality(claims) = 1 AND (claims[1]).lapses > p_at"
     ),
     text!(
-        "PostgresRenewsAnybody",
+        "PostgresRenewsNothing",
         "postgres",
-        "a renewal does not compare",
+        "a renewal is confirmed and not written",
         "postgres/schema/verbs.sql",
-        "cardinality(claims) = 1 AND (claims[1]).id = p_ids[i] AND (claims[1]).hold = 1",
-        "cardinality(claims) = 1 AND (claims[1]).hold = 1"
+        "    UPDATE tidelock.line SET used = p_at, claims[1].lapses = p_at + (claims[1]).ttl\n",
+        "    UPDATE tidelock.line SET used = p_at\n"
     ),
     text!(
         "PostgresNoRestartRule",
@@ -323,8 +386,8 @@ pub(crate) const LIST: &[Mutant] = &[
         "etcd",
         "a lease is believed to be longer than it is",
         "backends/etcd/leases.rs",
-        "LeaseGrantRequest { ttl: seconds(ttl) }",
-        "LeaseGrantRequest { ttl: if crate::mutant::is(\"EtcdShortLeases\") { 1 } else { seconds(ttl) } }"
+        "now.since(lease.confirmed) + ttl <= lease.ttl)",
+        "now.since(lease.confirmed) + ttl <= lease.ttl * if crate::mutant::is(\"EtcdShortLeases\") { 2 } else { 1 })"
     ),
     code!(
         "FileLapsesEarly",

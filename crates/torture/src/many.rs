@@ -3,40 +3,116 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
-use test_servers::{Cluster, Error, Postgres, Sentinel, Server, wait_for};
+use test_servers::{Cluster, Divisible, Error, Sentinel, Server, wait_for};
 
-use crate::stand::{Stand, trouble};
+use crate::stand::{Stand, relieve, trouble};
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(crate) struct EtcdOfThree(pub(crate) Cluster);
+pub(crate) struct EtcdOfThree {
+    divisible: Divisible,
+    /// The member that is cut off from the others.
+    cut_off: Mutex<Option<usize>>,
+}
+
+impl EtcdOfThree {
+    pub(crate) fn new(divisible: Divisible) -> Self {
+        Self { divisible, cut_off: Mutex::new(None) }
+    }
+
+    fn cluster(&self) -> &Cluster {
+        self.divisible.cluster()
+    }
+
+    /// Cuts a member off from the others, and not from clients.
+    fn cut_off(&self, leader: bool) -> Result<(), Error> {
+        let leads = leader_of(self.cluster(), leads_etcd)?;
+        let member = if leader { leads } else { (leads + 1) % self.cluster().nodes().len() };
+        self.divisible.cut_off(member);
+        *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner) = Some(member);
+        Ok(())
+    }
+
+    /// Adds a member that never starts: from then on the three that are there have nobody to spare.
+    fn add_member(&self) -> Result<(), Error> {
+        let add = ["member", "add", "absent", "--peer-urls=http://127.0.0.1:1"];
+        // It is refused while the cluster is not sure of its members.
+        wait_for("a member is added", PATIENCE, || self.cluster().nodes()[0].ask(&add).is_ok())
+    }
+
+    /// Takes it out again.
+    fn remove_member(&self) -> Result<(), Error> {
+        wait_for("the member is removed", PATIENCE, || {
+            let node = &self.cluster().nodes()[0];
+            let Ok(members) = node.ask(&["member", "list", "-w", "simple"]) else { return false };
+            let absent = members.lines().find(|line| line.contains("http://127.0.0.1:1,"));
+            let id = absent.and_then(|line| line.split(',').next());
+            id.is_none_or(|id| node.ask(&["member", "remove", id]).is_ok())
+        })
+    }
+
+    /// Lets another member lead.
+    fn move_leader(&self) -> Result<(), Error> {
+        let leads = leader_of(self.cluster(), leads_etcd)?;
+        let nodes = self.cluster().nodes();
+        let status = nodes[(leads + 1) % nodes.len()].ask(&["endpoint", "status", "-w", "fields"])?;
+        let id =
+            status.lines().find_map(|line| line.strip_prefix("\"MemberID\" :")).unwrap_or_default().trim();
+        let id: u64 = id.parse().map_err(|_| Error::new("a member without a number"))?;
+        nodes[leads].ask(&["move-leader", &format!("{id:x}")]).map(drop)
+    }
+}
 
 impl Stand for EtcdOfThree {
     fn url(&self) -> String {
-        self.0.url().to_owned()
+        self.cluster().url().to_owned()
+    }
+
+    fn doubles(&self) -> bool {
+        true
     }
 
     fn faults(&self) -> Vec<&'static str> {
         let mut faults = MEMBERS.to_vec();
-        faults.extend(["compact", "defragment"]);
+        faults.extend([
+            "compact",
+            "defragment",
+            "move-leader",
+            "partition-leader",
+            "partition-follower",
+            "add-member",
+        ]);
         faults
     }
 
     fn cause(&self, fault: &str) -> Result<(), Error> {
         match fault {
-            "compact" => trouble(&self.0.nodes()[0], fault),
-            "defragment" => self.0.nodes().iter().try_for_each(|node| trouble(node, fault)),
-            _ => hit_member(&self.0, fault, leads_etcd),
+            "compact" => trouble(&self.cluster().nodes()[0], fault),
+            "defragment" => self.cluster().nodes().iter().try_for_each(|node| trouble(node, fault)),
+            "move-leader" => self.move_leader(),
+            "partition-leader" => self.cut_off(true),
+            "partition-follower" => self.cut_off(false),
+            "add-member" => self.add_member(),
+            _ => hit_member(self.cluster(), fault, leads_etcd),
         }
     }
 
     fn heal(&self, fault: &str) -> Result<(), Error> {
-        heal_members(&self.0, fault)
+        if let Some(member) = self.cut_off.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.divisible.join(member)?;
+        }
+        if fault == "add-member" {
+            self.remove_member()?;
+        }
+        heal_members(self.cluster(), fault)
     }
 }
 
@@ -67,12 +143,7 @@ fn hit_member(cluster: &Cluster, fault: &str, leads: fn(&Server) -> bool) -> Res
     if fault == "restart-all" {
         return cluster.kill();
     }
-    let mut leader = None;
-    wait_for("a member leads", PATIENCE, || {
-        leader = cluster.nodes().iter().position(leads);
-        leader.is_some()
-    })?;
-    let leader = leader.unwrap_or(0);
+    let leader = leader_of(cluster, leads)?;
     let nodes = cluster.nodes();
     let follower = &nodes[(leader + 1) % nodes.len()];
     match fault {
@@ -82,6 +153,15 @@ fn hit_member(cluster: &Cluster, fault: &str, leads: fn(&Server) -> bool) -> Res
         "pause-follower" => follower.pause(),
         _ => follower.kill().and_then(|()| nodes[leader].kill()),
     }
+}
+
+fn leader_of(cluster: &Cluster, leads: fn(&Server) -> bool) -> Result<usize, Error> {
+    let mut leader = None;
+    wait_for("a member leads", PATIENCE, || {
+        leader = cluster.nodes().iter().position(leads);
+        leader.is_some()
+    })?;
+    leader.ok_or_else(|| Error::new("no member leads"))
 }
 
 fn heal_members(cluster: &Cluster, fault: &str) -> Result<(), Error> {
@@ -117,13 +197,22 @@ fn leads_zookeeper(member: &Server) -> bool {
 
 pub(crate) struct Sentinels(pub(crate) Sentinel);
 
+impl Sentinels {
+    fn replica(&self, master: &Server) -> Result<&Server, Error> {
+        let replica = self.0.servers().iter().find(|server| server.addr() != master.addr());
+        replica.ok_or_else(|| Error::new("there is no replica"))
+    }
+}
+
 impl Stand for Sentinels {
     fn url(&self) -> String {
         self.0.url().to_owned()
     }
 
     fn faults(&self) -> Vec<&'static str> {
-        vec!["failover", "pause-master", "kill-listeners"]
+        let mut faults = vec!["failover", "pause-master", "pause-replica", "no-sentinels"];
+        faults.extend(OF_REDIS);
+        faults
     }
 
     /// A replica may lack the last grants.
@@ -136,21 +225,41 @@ impl Stand for Sentinels {
         match fault {
             "failover" => master.kill().and_then(|()| self.0.wait_for_successor(master).map(drop)),
             "pause-master" => master.pause(),
+            "pause-replica" => self.replica(master)?.pause(),
+            // Nobody is there to be asked who the master is.
+            "no-sentinels" => self.0.sentinels().iter().try_for_each(Server::pause),
             _ => trouble(master, fault),
         }
     }
 
     fn heal(&self, fault: &str) -> Result<(), Error> {
+        if fault == "no-sentinels" {
+            return self.0.sentinels().iter().try_for_each(Server::resume);
+        }
         for server in self.0.servers() {
             if server.pid().is_none() {
                 server.restart()?;
-            } else if fault == "pause-master" {
+            } else if fault.starts_with("pause-") && fault != "pause-clients" {
                 server.resume()?;
+            } else {
+                relieve(server, fault)?;
             }
         }
         Ok(())
     }
 }
+
+/// What an administrator does to one server of several.
+const OF_REDIS: [&str; 8] = [
+    "kill-sessions",
+    "kill-listeners",
+    "forget-scripts",
+    "rewrite-log",
+    "save",
+    "pause-clients",
+    "refuse-writes",
+    "out-of-memory",
+];
 
 pub(crate) struct RedisCluster {
     cluster: Cluster,
@@ -169,7 +278,9 @@ impl Stand for RedisCluster {
     }
 
     fn faults(&self) -> Vec<&'static str> {
-        vec!["failover", "kill-master", "kill-sessions"]
+        let mut faults = vec!["failover", "kill-master", "move-slot"];
+        faults.extend(OF_REDIS);
+        faults
     }
 
     fn excludes(&self) -> bool {
@@ -183,69 +294,25 @@ impl Stand for RedisCluster {
         match fault {
             "failover" => self.cluster.fail_over(master).map(drop),
             "kill-master" => self.cluster.kill_master(master).map(drop),
+            "move-slot" => {
+                // One with a lock, if this master has any.
+                let key = master.command(&["RANDOMKEY"])?.unwrap_or_default();
+                let to = masters.iter().find(|other| other.addr() != master.addr());
+                let to = *to.ok_or_else(|| Error::new("there is one master only"))?;
+                self.cluster.move_slot(self.cluster.slot_of_key(&key)?, to)
+            }
             _ => trouble(master, fault),
         }
     }
 
-    fn heal(&self, _: &str) -> Result<(), Error> {
-        self.cluster.nodes().iter().filter(|node| node.pid().is_none()).try_for_each(Server::restart)
-    }
-}
-
-/// A primary and a standby that takes over once.
-pub(crate) struct StandbyPair {
-    servers: [Server; 2],
-    primary: AtomicUsize,
-}
-
-impl StandbyPair {
-    pub(crate) fn start() -> Result<Self, Error> {
-        let primary = Postgres::new().durable().start()?;
-        let standby = Postgres::new().durable().start_standby(&primary)?;
-        Ok(Self { servers: [primary, standby], primary: AtomicUsize::new(0) })
-    }
-
-    fn primary(&self) -> &Server {
-        &self.servers[self.primary.load(Ordering::Relaxed)]
-    }
-}
-
-impl Stand for StandbyPair {
-    fn url(&self) -> String {
-        let [one, other] = &self.servers;
-        format!("postgres://postgres@{},{}/postgres", one.addr(), other.addr())
-    }
-
-    fn faults(&self) -> Vec<&'static str> {
-        vec!["failover", "restart", "pause", "kill-sessions"]
-    }
-
-    fn cause(&self, fault: &str) -> Result<(), Error> {
-        match fault {
-            "failover" if self.primary.load(Ordering::Relaxed) == 0 => {
-                self.servers[0].kill()?;
-                let standby = &self.servers[1];
-                wait_for("the standby is promoted", PATIENCE, || {
-                    // What it still replays may get in the way of the question.
-                    let _ = standby.ask(&["-c", "SELECT pg_promote()"]);
-                    standby.ask(&["-c", "SELECT pg_is_in_recovery()"]).is_ok_and(|is| is.trim() == "f")
-                })?;
-                self.primary.store(1, Ordering::Relaxed);
-                Ok(())
-            }
-            // The first primary is gone for good: what it wrote last, the other one does not know.
-            "failover" | "restart" => self.primary().kill(),
-            "pause" => self.primary().pause(),
-            _ => trouble(self.primary(), fault),
-        }
-    }
-
     fn heal(&self, fault: &str) -> Result<(), Error> {
-        let primary = self.primary();
-        match fault {
-            "failover" | "restart" if primary.pid().is_none() => primary.restart(),
-            "pause" => primary.resume(),
-            _ => Ok(()),
+        for node in self.cluster.nodes() {
+            if node.pid().is_none() {
+                node.restart()?;
+            } else {
+                relieve(node, fault)?;
+            }
         }
+        Ok(())
     }
 }

@@ -24,13 +24,13 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) mutant: &'static Mutant,
-    /// The rule that it broke, the fault that was nearest, and after how many seconds; nothing if it was not found.
+    /// The rules that it broke, the fault before the first time, and after how many seconds; nothing if it was not found.
     pub(crate) found: Option<(String, String, u64)>,
 }
 
 /// Runs mutants, each until it is found or its rounds have ended. Says whether all were found.
 pub(crate) fn run(args: &Args, wanted: &[String], folder: &Path) -> Result<bool, String> {
-    let program = build(Path::new("."))?;
+    let program = args.built.clone().map_or_else(|| build(Path::new(".")), Ok)?;
     let wanted: Vec<_> =
         LIST.iter().filter(|mutant| wanted.iter().any(|name| name == "all" || name == mutant.name)).collect();
     let mut outcomes = Vec::new();
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &Args, wanted: &[String], folder: &Path) -> Result<bool,
         }
         outcomes.push(outcome);
         if let Some(file) = &args.table {
-            table::put(file, "mutants", &table(&outcomes))?;
+            let before = fs::read_to_string(file).unwrap_or_default();
+            table::put(file, "mutants", &table(&outcomes, &before))?;
         }
     }
     let found = outcomes.iter().filter(|outcome| outcome.found.is_some()).count();
@@ -61,7 +62,7 @@ fn hunt(args: &Args, mutant: &'static Mutant, program: &Path, folder: &Path) -> 
         let stand = open(args.ttl_ms).map_err(|error| format!("{}: {error}", mutant.name))?;
         let report = folder.join(format!("{}-{round}", mutant.name));
         let mut command = crate::command(args, &*stand, &report, folder, program)?;
-        command.env("TIDELOCK_MUTANT", mutant.name).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("TIDELOCK_MUTANT", mutant.name).stdout(Stdio::null());
         if let Change::Text { find, with, .. } = mutant.change {
             command.env("TIDELOCK_MUTANT_FIND", find).env("TIDELOCK_MUTANT_WITH", with);
         }
@@ -72,15 +73,20 @@ fn hunt(args: &Args, mutant: &'static Mutant, program: &Path, folder: &Path) -> 
             let value: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
             let story = &value["stories"][0];
             let words = |value: &Value| value.as_str().unwrap_or("none").to_owned();
-            let found = (words(&story["rule"]), words(&story["fault"]), began.elapsed().as_secs());
+            let rules: Vec<_> =
+                value["violations"].as_array().into_iter().flatten().map(|it| words(&it["rule"])).collect();
+            let found = (rules.join(", "), words(&story["fault"]), began.elapsed().as_secs());
             return Ok(Outcome { mutant, found: Some(found) });
+        }
+        if code != Some(0) {
+            println!("{}: run {round} could not be made (exit code {code:?})", mutant.name);
         }
     }
     Ok(Outcome { mutant, found: None })
 }
 
 /// Copies the source, changes the copy, and builds it.
-fn build(root: &Path) -> Result<PathBuf, String> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     let home = root.join("target/mutants");
     let tree = home.join("tree");
     let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
@@ -105,7 +111,9 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     }
     let target = std::path::absolute(home.join("target")).map_err(|error| error.to_string())?;
     let status = Command::new("cargo")
-        .args(["build", "--quiet", "--package", "tidelock-cli"])
+        // As `cargo xtask torture` builds, so that dependencies which are there need not be built differently.
+        .args(["build", "--quiet", "--workspace", "--all-features"])
+        .args(["--bin", "tidelock", "--bin", "tidelock-torture"])
         .current_dir(&tree)
         .env("CARGO_TARGET_DIR", &target)
         .status()
@@ -145,17 +153,25 @@ fn changed(file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
     Ok(text.map_or(bytes, String::into_bytes))
 }
 
-fn table(outcomes: &[Outcome]) -> String {
+/// The table, with the rows of a page for those that did not run now.
+fn table(outcomes: &[Outcome], page: &str) -> String {
     let mut text =
-        "| mutant | mistake | on | found by | nearest fault | after |\n|---|---|---|---|---|---|\n"
+        "| mutant | mistake | on | found by | last fault before | after |\n|---|---|---|---|---|---|\n"
             .to_owned();
-    for Outcome { mutant, found } in outcomes {
-        let (rule, fault, after) = match found {
-            Some((rule, fault, seconds)) => (rule.as_str(), fault.as_str(), format!("{seconds} s")),
-            None => ("**not found**", "", String::new()),
+    for Mutant { name, mistake, on, .. } in LIST {
+        let row = match outcomes.iter().find(|outcome| outcome.mutant.name == *name) {
+            Some(Outcome { found: Some((rule, fault, seconds)), .. }) => {
+                format!("| {rule} | {fault} | {seconds} s |")
+            }
+            Some(Outcome { found: None, .. }) => "| **not found** | | |".to_owned(),
+            None => {
+                let start = format!("| `{name}` |");
+                let row = page.lines().find(|line| line.starts_with(&start));
+                let told = row.and_then(|row| row.splitn(5, '|').nth(4));
+                format!("|{}", told.unwrap_or(" not run yet | | |"))
+            }
         };
-        let Mutant { name, mistake, on, .. } = mutant;
-        text.push_str(&format!("| `{name}` | {mistake} | {on} | {rule} | {fault} | {after} |\n"));
+        text.push_str(&format!("| `{name}` | {mistake} | {on} {row}\n"));
     }
     text
 }
@@ -183,6 +199,19 @@ mod tests {
             let text = fs::read_to_string(root().join(file)).unwrap();
             assert_eq!(text.matches(find).count(), 1, "{file} has {find:?} not once");
         }
+    }
+
+    #[test]
+    fn a_table_keeps_what_is_known_of_mutants_that_did_not_run() {
+        let [first, second, ..] = LIST else { panic!("there are mutants") };
+        let page = format!("| `{}` | old words | redis | overlap | kill | 7 s |\n", second.name);
+        let found = Some(("order".to_owned(), "none".to_owned(), 5));
+        let text = table(&[Outcome { mutant: first, found }], &page);
+        let row = |mutant: &Mutant, end: &str| {
+            format!("| `{}` | {} | {} | {end} |\n", mutant.name, mutant.mistake, mutant.on)
+        };
+        assert!(text.contains(&row(first, "order | none | 5 s")), "{text}");
+        assert!(text.contains(&row(second, "overlap | kill | 7 s")), "{text}");
     }
 
     #[test]

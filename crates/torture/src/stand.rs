@@ -1,10 +1,18 @@
 //! The deployments that are tortured: their servers, and what can happen to them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
-use test_servers::{Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
+use test_servers::{Disk, Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
 
-use crate::many::{EtcdOfThree, RedisCluster, Sentinels, StandbyPair, ZookeeperOfThree};
+use crate::{
+    many::{EtcdOfThree, RedisCluster, Sentinels, ZookeeperOfThree},
+    pairs::{ReplicaPair, StandbyPair},
+    redlock::Redlock,
+};
 
 /// A deployment.
 pub(crate) trait Stand: Send + Sync {
@@ -12,6 +20,16 @@ pub(crate) trait Stand: Send + Sync {
 
     /// What can happen to its servers.
     fn faults(&self) -> Vec<&'static str>;
+
+    /// The longest ttl of a lock, in milliseconds, if the deployment minds.
+    fn long_ttl_ms(&self) -> Option<u64> {
+        None
+    }
+
+    /// Whether a client says the same on every connection, so that a copy of one makes sense.
+    fn doubles(&self) -> bool {
+        false
+    }
 
     /// Whether GUARANTEES.md promises that nothing overlaps, whatever happens here.
     fn excludes(&self) -> bool {
@@ -28,22 +46,42 @@ pub(crate) trait Stand: Send + Sync {
 type Open = fn(ttl_ms: u64) -> Result<Box<dyn Stand>, Error>;
 
 /// All deployments by name, the riskiest first.
-pub(crate) const STANDS: [(&str, Open); 12] = [
-    ("redis", |_| Ok(Box::new(Single::start(Redis::new().patient().durable().own_clock().start()?, REDIS)))),
-    ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().durable().start()?, ETCD)))),
-    ("postgres", |_| Ok(Box::new(Single::start(Postgres::new().durable().start()?, POSTGRES)))),
+///
+/// Processes are killed here, never the machine, and what the kernel has survives them. So servers that spend most of
+/// their time waiting for a disk do not: a run has many times as many requests.
+pub(crate) const STANDS: [(&str, Open); 13] = [
+    ("redis", |_| {
+        let (user, password) = USER;
+        let redis =
+            Redis::new().patient().durable().own_clock().own_disk().user(user, password, "~* &* +@all");
+        Ok(Box::new(Single::start(redis.start()?, REDIS).with_user()?))
+    }),
+    ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().start()?, ETCD)))),
+    ("postgres", |_| {
+        Ok(Box::new(Single::start(lazy_postgres().own_clock_and_disk().start()?, POSTGRES).with_user()?))
+    }),
     ("file", |_| Ok(Box::new(Folder(tempfile::tempdir().map_err(|error| Error::new(error.to_string()))?)))),
     ("redlock", |ttl_ms| Ok(Box::new(Redlock::start(ttl_ms)?))),
-    ("mysql", |_| Ok(Box::new(Single::start(MariaDb::new().durable().start()?, MARIADB)))),
-    ("zookeeper", |_| {
-        Ok(Box::new(Single::start(Zookeeper::new().durable().start()?, &["crash", "restart", "pause"])))
+    ("mysql", |_| {
+        let server = MariaDb::new().durable().own_clock_and_disk().start()?;
+        Ok(Box::new(Single::start(server, MARIADB).with_user()?))
     }),
-    ("etcd-3", |_| Ok(Box::new(EtcdOfThree(Etcd::new().durable().start_cluster()?)))),
-    ("zookeeper-3", |_| Ok(Box::new(ZookeeperOfThree(Zookeeper::new().durable().start_ensemble()?)))),
+    ("zookeeper", |_| Ok(Box::new(Single::start(Zookeeper::new().durable().own_disk().start()?, ZOOKEEPER)))),
+    ("etcd-3", |_| Ok(Box::new(EtcdOfThree::new(Etcd::new().start_divisible()?)))),
+    ("zookeeper-3", |_| Ok(Box::new(ZookeeperOfThree(Zookeeper::new().start_ensemble()?)))),
     ("redis-sentinel", |_| Ok(Box::new(Sentinels(Redis::new().append_only().start_sentinel()?)))),
     ("redis-cluster", |_| Ok(Box::new(RedisCluster::new(Redis::new().append_only().start_cluster()?)))),
     ("postgres-standby", |_| Ok(Box::new(StandbyPair::start()?))),
+    ("mysql-replica", |_| Ok(Box::new(ReplicaPair::start()?))),
 ];
+
+/// The user that clients log in as where administrators change what it may.
+const USER: (&str, &str) = ("torture", "right");
+
+/// A server that keeps commits which need not be flushed in memory for as long as it may: a crash loses them.
+pub(crate) fn lazy_postgres() -> Postgres {
+    Postgres::new().durable().setting("wal_writer_delay=2s").setting("wal_writer_flush_after=1GB")
+}
 
 /// Files: nothing fails but clients.
 struct Folder(tempfile::TempDir);
@@ -77,14 +115,52 @@ const REDIS: &[&str] = &[
     "rewrite-log",
     "clock-back",
     "no-connections",
+    "save",
+    "pause-clients",
+    "refuse-writes",
+    "password",
+    "slow-disk",
+    "full-disk",
+    "failing-disk",
 ];
 const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
-const POSTGRES: &[&str] = &["crash", "restart", "pause", "kill-sessions", "vacuum"];
-const MARIADB: &[&str] = &["crash", "restart", "pause", "kill-sessions"];
+/// A crash comes twice: it is what loses commits that were not flushed.
+const POSTGRES: &[&str] = &[
+    "crash",
+    "crash",
+    "restart",
+    "pause",
+    "kill-sessions",
+    "kill-listeners",
+    "kill-backend",
+    "vacuum",
+    "checkpoint",
+    "clock-back",
+    "password",
+    "no-connections",
+    "slow-disk",
+    "full-disk",
+    "failing-disk",
+];
+const MARIADB: &[&str] = &[
+    "crash",
+    "restart",
+    "pause",
+    "kill-sessions",
+    "flush",
+    "clock-back",
+    "password",
+    "no-connections",
+    "slow-disk",
+    "full-disk",
+    "failing-disk",
+];
+const ZOOKEEPER: &[&str] = &["crash", "restart", "pause", "slow-disk", "full-disk", "failing-disk"];
 
 /// One server that keeps what it confirmed.
 struct Single {
     server: Server,
+    url: String,
     faults: &'static [&'static str],
     /// By how many seconds its clock was set back so far.
     behind: AtomicUsize,
@@ -92,17 +168,44 @@ struct Single {
 
 impl Single {
     fn start(server: Server, faults: &'static [&'static str]) -> Self {
-        Self { server, faults, behind: AtomicUsize::new(0) }
+        Self { url: server.url().to_owned(), server, faults, behind: AtomicUsize::new(0) }
+    }
+
+    /// Lets clients log in as a user of their own.
+    fn with_user(mut self) -> Result<Self, Error> {
+        let (user, password) = USER;
+        match self.server.store() {
+            "postgres" => {
+                let role = format!("CREATE ROLE {user} LOGIN; GRANT CREATE ON DATABASE postgres TO {user}");
+                self.server.ask(&["-c", &role])?;
+                self.url = self.server.url().replace("//postgres@", &format!("//{user}@"));
+            }
+            // It was started with the user. The default user is there as well: without its rights a server forgets in
+            // a restart what scripts wrote.
+            "redis" => self.url = self.server.url_as(user, password),
+            _ => {
+                let user_of =
+                    format!("CREATE USER {user} IDENTIFIED BY '{password}'; GRANT ALL ON *.* TO {user}");
+                self.server.ask(&["-e", &user_of])?;
+                self.url = self.server.url_as(user, password);
+            }
+        }
+        Ok(self)
     }
 }
 
 impl Stand for Single {
     fn url(&self) -> String {
-        self.server.url().to_owned()
+        self.url.clone()
     }
 
     fn faults(&self) -> Vec<&'static str> {
         self.faults.to_vec()
+    }
+
+    /// A copy has a session of its own on ZooKeeper, and cannot log in to MariaDB.
+    fn doubles(&self) -> bool {
+        matches!(self.server.store(), "redis" | "postgres" | "etcd")
     }
 
     fn cause(&self, fault: &str) -> Result<(), Error> {
@@ -125,22 +228,90 @@ impl Stand for Single {
         match fault {
             "restart" => self.server.restart(),
             "pause" => self.server.resume(),
-            "out-of-memory" => self.server.ask(&["CONFIG", "SET", "maxmemory", "0"]).map(drop),
-            "no-connections" => self.server.ask(&["CONFIG", "SET", "maxclients", "10000"]).map(drop),
-            _ => Ok(()),
+            "slow-disk" | "full-disk" | "failing-disk" => {
+                self.server.set_disk(Disk::Well)?;
+                // Some end when they cannot write, at once or soon, and must be started again.
+                let is_running = self.server.pid().is_some() && self.server.wait_ready().is_ok();
+                if is_running { Ok(()) } else { self.server.restart() }
+            }
+            _ => relieve(&self.server, fault),
         }
+    }
+}
+
+/// Ends what [`trouble`] began.
+pub(crate) fn relieve(server: &Server, fault: &str) -> Result<(), Error> {
+    let set = |name: &str, value: &str| server.ask(&["CONFIG", "SET", name, value]).map(drop);
+    match (server.store(), fault) {
+        ("redis", "out-of-memory") => set("maxmemory", "0"),
+        ("redis", "no-connections") => set("maxclients", "10000"),
+        ("redis", "refuse-writes") => set("min-replicas-to-write", "0"),
+        ("redis", "pause-clients") => server.ask(&["CLIENT", "UNPAUSE"]).map(drop),
+        ("redis", "password") => {
+            server.ask(&["ACL", "SETUSER", USER.0, "resetpass", &format!(">{}", USER.1)]).map(drop)
+        }
+        ("postgres", "password") => server.ask(&["-c", &format!("ALTER ROLE {} LOGIN", USER.0)]).map(drop),
+        ("postgres", "no-connections") => {
+            server.ask(&["-c", &format!("ALTER ROLE {} CONNECTION LIMIT -1", USER.0)]).map(drop)
+        }
+        ("mariadb", "password") => {
+            let (user, password) = USER;
+            server.ask(&["-e", &format!("SET PASSWORD FOR {user} = PASSWORD('{password}')")]).map(drop)
+        }
+        ("mariadb", "no-connections") => {
+            server.ask(&["-e", &format!("ALTER USER {} WITH MAX_USER_CONNECTIONS 0", USER.0)]).map(drop)
+        }
+        // A server that killed its backends takes a moment.
+        ("postgres", "kill-backend") => server.wait_ready(),
+        _ => Ok(()),
     }
 }
 
 /// What an administrator does to a server that goes on.
 pub(crate) fn trouble(server: &Server, fault: &str) -> Result<(), Error> {
     let ask = |args: &[&str]| server.ask(args).map(drop);
+    let user = USER.0;
     match (server.store(), fault) {
+        (_, "slow-disk") => server.set_disk(Disk::Slow(Duration::from_millis(400))),
+        (_, "full-disk") => server.set_disk(Disk::Full),
+        (_, "failing-disk") => server.set_disk(Disk::Failing),
+        // Those who are connected are let go, too: what they say next is their new password.
+        ("redis", "password") => {
+            ask(&["ACL", "SETUSER", user, "resetpass", ">other"])?;
+            ask(&["CLIENT", "KILL", "USER", user])
+        }
+        // Here anybody is let in who may log in at all.
+        ("postgres", "password") => {
+            ask(&["-c", &format!("ALTER ROLE {user} NOLOGIN")])?;
+            trouble(server, "kill-sessions")
+        }
+        ("postgres", "no-connections") => {
+            ask(&["-c", &format!("ALTER ROLE {user} CONNECTION LIMIT 3")])?;
+            trouble(server, "kill-sessions")
+        }
+        ("mariadb", "password") => {
+            ask(&["-e", &format!("SET PASSWORD FOR {user} = PASSWORD('other')")])?;
+            trouble(server, "kill-sessions")
+        }
+        ("mariadb", "no-connections") => {
+            ask(&["-e", &format!("ALTER USER {user} WITH MAX_USER_CONNECTIONS 3")])?;
+            trouble(server, "kill-sessions")
+        }
         ("redis", "kill-sessions") => ask(&["CLIENT", "KILL", "TYPE", "normal"]),
         ("redis", "kill-listeners") => ask(&["CLIENT", "KILL", "TYPE", "pubsub"]),
         ("redis", "forget-scripts") => ask(&["SCRIPT", "FLUSH"]),
         ("redis", "out-of-memory") => ask(&["CONFIG", "SET", "maxmemory", "1"]),
-        ("redis", "rewrite-log") => ask(&["BGREWRITEAOF"]),
+        // One that is under way already is as good.
+        ("redis", "rewrite-log") => {
+            let _ = ask(&["BGREWRITEAOF"]);
+            Ok(())
+        }
+        ("redis", "save") => {
+            let _ = ask(&["BGSAVE", "SCHEDULE"]);
+            Ok(())
+        }
+        ("redis", "pause-clients") => ask(&["CLIENT", "PAUSE", "3000", "ALL"]),
+        ("redis", "refuse-writes") => ask(&["CONFIG", "SET", "min-replicas-to-write", "9"]),
         // Those who are connected stay; two, so that the fault can be healed.
         ("redis", "no-connections") => {
             ask(&["CONFIG", "SET", "maxclients", "2"])?;
@@ -157,87 +328,38 @@ pub(crate) fn trouble(server: &Server, fault: &str) -> Result<(), Error> {
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
              WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",
         ]),
+        ("postgres", "kill-listeners") => ask(&[
+            "-c",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE pid <> pg_backend_pid() AND query ILIKE '%LISTEN%'",
+        ]),
+        ("postgres", "kill-backend") => {
+            let pid = server.ask(&[
+                "-c",
+                "SELECT pid FROM pg_stat_activity \
+                 WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' LIMIT 1",
+            ])?;
+            // As the kernel does when memory is short: the server restarts all of its sessions.
+            if let Some(pid) = pid.split_whitespace().find(|word| word.parse::<u32>().is_ok()) {
+                let killed = Command::new("kill").args(["-KILL", pid]).status();
+                killed.map_err(|error| Error::new(error.to_string()))?;
+            }
+            Ok(())
+        }
+        ("postgres", "checkpoint") => ask(&["-c", "CHECKPOINT"]),
         ("postgres", "vacuum") => ask(&["-c", "VACUUM FULL"]),
+        ("mariadb", "flush") => ask(&["-e", "FLUSH TABLES; FLUSH LOGS; FLUSH HOSTS"]),
         ("mariadb", "kill-sessions") => {
             let sessions = server.ask(&[
                 "-e",
                 "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND command <> 'Daemon'",
             ])?;
-            for session in sessions.split_whitespace() {
-                // One may have ended meanwhile.
-                let _ = server.ask(&["-e", &format!("KILL {session}")]);
-            }
+            let kills: Vec<_> =
+                sessions.split_whitespace().map(|session| format!("KILL {session}")).collect();
+            // Some may have ended meanwhile.
+            let _ = server.ask(&["--force", "-e", &kills.join("; ")]);
             Ok(())
         }
         (store, fault) => Err(Error::new(format!("{store} knows no fault {fault:?}"))),
-    }
-}
-
-/// Five servers without a disk: what they held is gone after a restart.
-struct Redlock {
-    servers: Vec<Server>,
-    ttl_ms: u64,
-    next: AtomicUsize,
-    /// Those that the last fault hit.
-    hit: std::sync::Mutex<Vec<usize>>,
-}
-
-impl Redlock {
-    fn start(ttl_ms: u64) -> Result<Self, Error> {
-        let servers = (0..5).map(|_| Redis::new().start()).collect::<Result<_, _>>()?;
-        Ok(Self { servers, ttl_ms, next: AtomicUsize::new(0), hit: std::sync::Mutex::default() })
-    }
-
-    fn hit(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.hit.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Stand for Redlock {
-    fn url(&self) -> String {
-        let hosts: Vec<_> = self.servers.iter().map(|server| server.addr().to_string()).collect();
-        format!("redlock://{}?longest_ttl_ms={}", hosts.join(","), self.ttl_ms)
-    }
-
-    fn faults(&self) -> Vec<&'static str> {
-        vec![
-            "restart-one",
-            "restart-two",
-            "restart-three",
-            "pause-one",
-            "pause-two",
-            "pause-three",
-            "kill-sessions",
-        ]
-    }
-
-    fn cause(&self, fault: &str) -> Result<(), Error> {
-        let count = match fault.rsplit('-').next() {
-            Some("one") => 1,
-            Some("two") => 2,
-            _ => 3,
-        };
-        let first = self.next.fetch_add(count, Ordering::Relaxed);
-        let hit: Vec<_> = (first..first + count).map(|server| server % self.servers.len()).collect();
-        for server in hit.iter().map(|server| &self.servers[*server]) {
-            match fault.split('-').next() {
-                Some("restart") => server.kill()?,
-                Some("pause") => server.pause()?,
-                _ => trouble(server, fault)?,
-            }
-        }
-        *self.hit() = hit;
-        Ok(())
-    }
-
-    fn heal(&self, fault: &str) -> Result<(), Error> {
-        for server in std::mem::take(&mut *self.hit()).into_iter().map(|server| &self.servers[server]) {
-            match fault.split('-').next() {
-                Some("restart") => server.restart()?,
-                Some("pause") => server.resume()?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }

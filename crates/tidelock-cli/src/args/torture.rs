@@ -10,16 +10,16 @@ use crate::values;
 /// Break a test deployment, and check whether its locks keep their promises
 ///
 /// Starts client processes that acquire, hold, check, write through a fence, release, try, time
-/// out, give up, re-enter, share, take permits, lead elections and break each other's locks, all
-/// on the servers of --url. Meanwhile clients are killed with SIGKILL, stopped past their ttl, and
-/// cut off from the servers by a proxy that closes, delays, holds and loses what passes. Faults of
-/// the servers are yours: --hook names a command that is called with one of --hook-faults, and
+/// out, give up, re-enter, share, take permits, lead elections, hang and break each other's locks,
+/// all on the servers of --url. Meanwhile clients are killed with SIGKILL, stopped past their ttl,
+/// and cut off from the servers by a proxy that closes, delays, holds, loses and doubles what
+/// passes. Faults of the servers are yours: --hook names a command that is called with one of --hook-faults, and
 /// later with `heal`.
 ///
 /// Every client writes what it saw to a history. At the end a checker decides from the histories
 /// alone: conflicting holds inside their windows, tokens that do not grow, stale writes that the
 /// fence accepted, the order of arrival, requests without an answer, locks that stay free while
-/// somebody waits, and leftovers in the store. Each violation is a story with the faults around it
+/// somebody waits, losses that holders do not hear of, and leftovers in the store. Each violation is a story with the faults around it
 /// and a timeline as SVG.
 ///
 /// Uses lock names under torture/ only. Exits with 0 if every promise was kept, 1 if not, and 125
@@ -38,10 +38,12 @@ pub(crate) struct Torture {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,
     /// How many tasks in each client
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    ///
+    /// The first looks for what is left in the store, every fourth takes its time, and the others are quick.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) tasks: u32,
     /// How many locks
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    #[arg(long, value_name = "N", default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(crate) names: u32,
     /// Repeat the choices of an earlier run
     #[arg(long, value_name = "N")]
@@ -49,6 +51,11 @@ pub(crate) struct Torture {
     /// The ttl of the locks
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "3s")]
     pub(crate) ttl: Duration,
+    /// The ttl of a few locks; default: four times --ttl
+    ///
+    /// A claim that was forgotten blocks them for longer than any recovery takes.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(crate) long_ttl: Option<Duration>,
     /// How often a client is killed; 0 is never
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "3s")]
     pub(crate) kill: Duration,
@@ -61,6 +68,13 @@ pub(crate) struct Torture {
     /// own addresses, as Sentinels and clusters of Redis do.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2s")]
     pub(crate) cut: Duration,
+    /// Let the network double connections, too
+    ///
+    /// What is sent arrives a second time, later. For servers to which a client says the same on
+    /// every connection. A copy that has to log in with what only the first connection was told, or
+    /// that opens a session of its own, is none.
+    #[arg(long)]
+    pub(crate) double: bool,
     /// Do not break locks of others
     #[arg(long)]
     pub(crate) no_breaks: bool,

@@ -19,21 +19,28 @@ use tidelock::Locks;
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
     history::{Log, client_file},
     player::Player,
     record::{Event, Nanos, Share},
-    work::{URL, WORK, Work},
+    work::{BRINK, CALM, GUST, HUSH, STORM, URL, WORK, Work},
 };
-use crate::{exit::Exit, output};
+use crate::{clock::Moment, exit::Exit, output};
 
 /// How long a client tries to reach its store.
 const CONNECT: Duration = Duration::from_secs(120);
 /// How long the last requests may take when everything is healed.
 const DRAIN: Duration = Duration::from_secs(60);
+
+/// For how long nothing is asked when a server is about to fail: longer than it takes until it does.
+const HUSHED: Duration = Duration::from_millis(1_000);
+
+/// How often the pulse of the store is felt, and how much later than that it counts as slow.
+const PULSE: Duration = Duration::from_millis(300);
+const SLOW_AFTER: Duration = Duration::from_millis(700);
 
 /// Is a client if this process was started as one.
 pub(crate) fn run_if_asked() -> Option<Exit> {
@@ -66,7 +73,7 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     journal.note(&Event::Hello { client: work.client, generation: work.generation });
     let run = Run::listen();
     let connected = tokio::select! {
-        connected = Locks::connect_within(url, CONNECT) => connected,
+        connected = connect(url) => connected,
         () = run.ended() => {
             journal.note(&Event::Bye { why: "ended before it was connected".to_owned() });
             return Ok(());
@@ -81,12 +88,15 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     };
     let work = Arc::new(work);
     let mut tasks = JoinSet::new();
-    for task in 0..work.tasks {
+    // One more than the quick and the slow ones, for what is about to fail.
+    for task in 0..=work.tasks {
         let player =
             Player::new(locks.clone(), Arc::clone(&journal), Arc::clone(&run), Arc::clone(&work), task);
         tasks.spawn(player.play());
     }
     tasks.spawn(tell(Arc::clone(&journal), Arc::clone(&run)));
+    let pulse = format!("{}-{}", work.pulse, work.client);
+    tasks.spawn(feel(locks.clone(), pulse, Arc::clone(&journal), Arc::clone(&run)));
     run.ended().await;
     let drained = timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     // Requests that are still open stay without an answer in the history: the error that a shutdown gives them is none.
@@ -97,6 +107,17 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Connects, also where the store refuses logins for a while.
+async fn connect(url: &str) -> tidelock::Result<Locks> {
+    let began = Moment::now();
+    loop {
+        match Locks::connect_within(url, CONNECT).await {
+            Err(_) if Moment::now().since(began) < CONNECT => sleep(Duration::from_millis(300)).await,
+            connected => return connected,
+        }
+    }
+}
+
 /// Tells the run how far this client is, for its progress.
 async fn tell(journal: Arc<Journal>, run: Arc<Run>) {
     while !run.is_ending() {
@@ -104,8 +125,22 @@ async fn tell(journal: Arc<Journal>, run: Arc<Run>) {
             (journal.asked.load(Ordering::Relaxed), journal.granted.load(Ordering::Relaxed));
         run.say(&format!("count {asked} {granted}\n"));
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+            () = sleep(Duration::from_millis(500)) => {}
             () = run.ended() => {}
+        }
+    }
+}
+
+/// Feels the pulse of the store from here. What is late because a server, the network or the machine is, is noted, so that
+/// the checker blames nobody for it.
+async fn feel(locks: Locks, name: String, journal: Arc<Journal>, run: Arc<Run>) {
+    while !run.is_ending() {
+        let from = Moment::now();
+        sleep(PULSE).await;
+        // An error is an answer, too.
+        let _ = locks.look([&name]).await;
+        if Moment::now().since(from) > PULSE + SLOW_AFTER {
+            journal.note(&Event::Slow { from: from.as_nanos() });
         }
     }
 }
@@ -121,13 +156,19 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Notes a request that is about to be made, and gives it its number: numbers are in the order of the lines.
-    pub(super) fn ask(&self, name: &str, share: Share, owner: u32, patience: Nanos) -> u32 {
+    pub(super) fn ask(&self, lock: usize, share: Share, owner: u32, patience: Nanos) -> u32 {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let op = *next;
         *next += 1;
-        self.note(&Event::Asked { op, name: name.to_owned(), share, owner, patience });
+        let lock = u16::try_from(lock).unwrap_or(u16::MAX);
+        self.note(&Event::Asked { op, lock, share, owner, patience });
         self.asked.fetch_add(1, Ordering::Relaxed);
         op
+    }
+
+    /// The number that the next request will have, if no other task asks before.
+    pub(super) fn next(&self) -> u32 {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note(&self, event: &Event) {
@@ -154,7 +195,14 @@ fn check(written: io::Result<()>) {
 #[derive(Debug, Default)]
 pub(super) struct Run {
     ending: AtomicBool,
+    storm: AtomicBool,
+    brink: AtomicU64,
+    /// Whether the last warning was of a light fault.
+    gust: AtomicBool,
+    /// Until when nothing is asked.
+    hush: AtomicU64,
     end: Notify,
+    warned: Notify,
     next: AtomicU64,
     asked: Mutex<HashMap<u64, oneshot::Sender<bool>>>,
 }
@@ -168,6 +216,15 @@ impl Run {
             for line in stdin().lock().lines().map_while(Result::ok) {
                 if line == "end" {
                     heard.end();
+                } else if line == BRINK || line == HUSH || line == GUST {
+                    if line == HUSH {
+                        heard.hush.store(Moment::now().plus(HUSHED).as_nanos(), Ordering::Relaxed);
+                    }
+                    heard.gust.store(line == GUST, Ordering::Relaxed);
+                    heard.brink.fetch_add(1, Ordering::Release);
+                    heard.warned.notify_waiters();
+                } else if line == STORM || line == CALM {
+                    heard.storm.store(line == STORM, Ordering::Relaxed);
                 } else if let Some((id, accepted)) = line.split_once(' ')
                     && let Some(waiting) = id.parse().ok().and_then(|id| heard.asked().remove(&id))
                 {
@@ -187,6 +244,42 @@ impl Run {
 
     pub(super) fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Acquire)
+    }
+
+    /// Whether faults of all kinds come now, so that this client may cause some of its own.
+    pub(super) fn is_storm(&self) -> bool {
+        self.storm.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last warning was of a light fault, and not of a server that fails.
+    pub(super) fn is_gust(&self) -> bool {
+        self.gust.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is to be asked.
+    pub(super) fn is_hushed(&self) -> bool {
+        Moment::now().as_nanos() < self.hush.load(Ordering::Relaxed)
+    }
+
+    /// Waits while nothing is to be asked.
+    pub(super) async fn hushed(&self) {
+        while self.is_hushed() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until something is about to fail, as it was not when `seen` counted the times, or until the run ends. Counts
+    /// the times.
+    pub(super) async fn warned(&self, seen: u64) -> u64 {
+        loop {
+            let warned = self.warned.notified();
+            let times = self.brink.load(Ordering::Acquire);
+            if times != seen || self.is_ending() {
+                return times;
+            }
+            // Looked at again: the word may have come before anybody listened.
+            let _ = timeout(Duration::from_millis(200), warned).await;
+        }
     }
 
     /// Waits until the run asks for an end.

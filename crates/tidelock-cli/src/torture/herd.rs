@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{
     history::Log,
     record::Event,
-    work::{URL, WORK, Work},
+    work::{CALM, URL, WORK, Work},
 };
 
 /// A client that runs.
@@ -27,6 +27,7 @@ pub(super) struct Client {
     input: Arc<Mutex<ChildStdin>>,
     counts: Arc<Counts>,
     desk: Arc<Desk>,
+    weather: &'static str,
 }
 
 /// How far a client is, over all its generations.
@@ -84,7 +85,7 @@ impl Client {
     pub(super) fn start(work: Work, url: String, desk: Arc<Desk>) -> io::Result<Self> {
         let counts = Arc::new(Counts::default());
         let (child, input) = spawn(&work, &url, &desk, &counts)?;
-        Ok(Self { work, url, child, input, counts, desk })
+        Ok(Self { work, url, child, input, counts, desk, weather: CALM })
     }
 
     /// Kills it and starts it again.
@@ -94,6 +95,7 @@ impl Client {
         self.work.generation += 1;
         self.counts.begin_again();
         (self.child, self.input) = spawn(&self.work, &self.url, &self.desk, &self.counts)?;
+        self.tell(self.weather);
         Ok(())
     }
 
@@ -113,6 +115,19 @@ impl Client {
     fn signal(&self, signal: Signal) -> io::Result<()> {
         let pid = Pid::from_child(&self.child);
         Ok(kill_process(pid, signal)?)
+    }
+
+    /// Tells it whether there is a storm. A new process hears it from its first line.
+    pub(super) fn tell(&mut self, weather: &'static str) {
+        self.weather = weather;
+        // One that was killed needs no word.
+        let _ = say(&self.input, &format!("{weather}\n"));
+    }
+
+    /// Tells it what is about to happen: a server fails, or the network.
+    pub(super) fn warn(&self, word: &str) {
+        // One that was killed needs no word.
+        let _ = say(&self.input, &format!("{word}\n"));
     }
 
     /// Asks it to finish its requests and end.

@@ -4,18 +4,23 @@
 //! not. [`History::read`] folds the lines into one [`Op`] per request, which is what the checker works on.
 
 use std::{
-    collections::HashMap,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Write},
+    io::{self, Write},
     path::Path,
     sync::Mutex,
 };
 
-use super::record::{Event, Nanos, Plan, Share};
+use super::{
+    reader::Reader,
+    record::{Event, Nanos, Plan, Share},
+};
 use crate::clock::Moment;
 
 /// The file of the run itself: its plan, its faults and its fence.
 pub(super) const RUN: &str = "run.log";
+
+/// What a guard says of its lock when it has been released. Of one that nobody released, somebody took it away.
+pub(super) const TAKEN_AWAY: &str = "Released";
 
 /// The file of a client.
 pub(super) fn client_file(client: u32, generation: u32) -> String {
@@ -89,6 +94,12 @@ pub(super) struct Op {
     pub(super) releasing: Nanos,
     pub(super) freed: Nanos,
     pub(super) released: Released,
+    /// When it was last found to be held.
+    pub(super) checked: Nanos,
+    /// It was known to be lost when it was let go.
+    pub(super) let_go_lost: bool,
+    /// When its guard said that it had been released, though nobody had done that.
+    pub(super) taken_away: Nanos,
 }
 
 impl Op {
@@ -110,6 +121,9 @@ impl Op {
             releasing: 0,
             freed: 0,
             released: Released::Unknown,
+            checked: 0,
+            let_go_lost: false,
+            taken_away: 0,
         }
     }
 
@@ -156,9 +170,27 @@ pub(super) struct Decision {
 /// A holder that was taken out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Break {
+    /// The process that did it: an index in [`History::processes`].
+    pub(super) process: u32,
+    /// When it was about to be.
     pub(super) at: Nanos,
+    /// When the store confirmed it, if it did.
+    pub(super) done: Option<Nanos>,
     pub(super) name: u16,
     pub(super) token: u64,
+}
+
+/// A hold that was renewed by its ticket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resume {
+    /// When it was asked for.
+    pub(super) at: Nanos,
+    /// Index in [`History::ops`].
+    pub(super) op: u32,
+    /// The token of the ticket.
+    pub(super) token: u64,
+    /// Until when the hold was promised before.
+    pub(super) promised: Nanos,
 }
 
 /// All that happened in a run.
@@ -166,11 +198,16 @@ pub(super) struct Break {
 pub(super) struct History {
     pub(super) plan: Plan,
     pub(super) names: Vec<String>,
+    /// The ttl of each.
+    pub(super) ttls: Vec<Nanos>,
     pub(super) processes: Vec<Process>,
     pub(super) ops: Vec<Op>,
     pub(super) faults: Vec<Fault>,
     pub(super) writes: Vec<Decision>,
     pub(super) breaks: Vec<Break>,
+    pub(super) resumes: Vec<Resume>,
+    /// When claims were seen that nobody wants any more, with the last request for their lock.
+    pub(super) strays: Vec<(Nanos, u32)>,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
 }
@@ -180,11 +217,14 @@ impl History {
         Self {
             plan,
             names: Vec::new(),
+            ttls: Vec::new(),
             processes: Vec::new(),
             ops: Vec::new(),
             faults: Vec::new(),
             writes: Vec::new(),
             breaks: Vec::new(),
+            resumes: Vec::new(),
+            strays: Vec::new(),
             first: Nanos::MAX,
             last: 0,
         }
@@ -193,6 +233,8 @@ impl History {
     /// Reads all files of a run.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let mut reader = Reader::default();
+        // First, because clients call locks by numbers. Its other lines come last: they name requests of clients.
+        reader.plan(&folder.join(RUN))?;
         let mut files = Vec::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
@@ -205,9 +247,10 @@ impl History {
         for file in &files {
             reader.process(file)?;
         }
-        // Last, because its lines name operations of clients.
         reader.run(&folder.join(RUN))?;
-        reader.finish().ok_or_else(|| io::Error::other(format!("{} has no plan", folder.join(RUN).display())))
+        reader.finish().ok_or_else(|| {
+            io::Error::other(format!("{} does not say the plan and all locks", folder.join(RUN).display()))
+        })
     }
 
     /// The process with a client's number and generation.
@@ -219,194 +262,10 @@ impl History {
     pub(super) fn name(&self, op: &Op) -> &str {
         &self.names[usize::from(op.name)]
     }
-
-    /// The index of a name.
-    pub(super) fn intern(&mut self, name: &str) -> u16 {
-        if let Some(at) = self.names.iter().position(|known| known == name) {
-            return u16::try_from(at).unwrap_or(u16::MAX);
-        }
-        self.names.push(name.to_owned());
-        u16::try_from(self.names.len() - 1).unwrap_or(u16::MAX)
-    }
-}
-
-#[derive(Debug)]
-struct Reader {
-    history: History,
-    has_plan: bool,
-    /// Where the operations of a process begin.
-    starts: Vec<u32>,
-    by_client: HashMap<(u32, u32), u32>,
-    faults: HashMap<u32, usize>,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        let plan = Plan { seed: 0, store: String::new(), ttl: 0, fair: false, overlaps_allowed: false };
-        Self {
-            history: History::new(plan),
-            has_plan: false,
-            starts: Vec::new(),
-            by_client: HashMap::new(),
-            faults: HashMap::new(),
-        }
-    }
-}
-
-impl Reader {
-    /// Calls `take` with each whole line.
-    fn lines(path: &Path, mut take: impl FnMut(Nanos, Event)) -> io::Result<()> {
-        let mut reader = BufReader::with_capacity(1 << 18, File::open(path)?);
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let Some(whole) = line.strip_suffix('\n') else { return Ok(()) };
-            let (at, event) = Event::parse(whole).ok_or_else(|| {
-                io::Error::other(format!("{} has the line {whole:?}, which is no event", path.display()))
-            })?;
-            take(at, event);
-        }
-    }
-
-    fn process(&mut self, path: &Path) -> io::Result<()> {
-        let index = u32::try_from(self.history.processes.len()).unwrap_or(u32::MAX);
-        let start = self.history.ops.len();
-        self.starts.push(u32::try_from(start).unwrap_or(u32::MAX));
-        let mut process = Process::default();
-        let history = &mut self.history;
-        Self::lines(path, |at, event| {
-            history.first = history.first.min(at);
-            history.last = history.last.max(at);
-            process.last_line = process.last_line.max(at);
-            match event {
-                Event::Hello { client, generation } => {
-                    (process.client, process.generation) = (client, generation);
-                }
-                Event::Asked { op, name, share, owner, patience } => {
-                    let name = history.intern(&name);
-                    history.ops.push(Op { owner, patience, ..Op::new(index, op, name, share, at) });
-                }
-                Event::Breaking { name, token } => {
-                    let name = history.intern(&name);
-                    history.breaks.push(Break { at, name, token });
-                }
-                Event::Bye { .. } => process.ended = Some(at),
-                other => {
-                    // Requests are numbered from zero in the order in which they were written.
-                    if let Some(op) = number(&other).and_then(|op| history.ops.get_mut(start + op as usize)) {
-                        fold(op, at, &other);
-                    }
-                }
-            }
-        })?;
-        self.by_client.insert((process.client, process.generation), index);
-        self.history.processes.push(process);
-        Ok(())
-    }
-
-    fn run(&mut self, path: &Path) -> io::Result<()> {
-        let Self { history, has_plan, starts, by_client, faults } = self;
-        Self::lines(path, |at, event| {
-            history.last = history.last.max(at);
-            match event {
-                Event::Plan(plan) => {
-                    history.plan = plan;
-                    history.first = history.first.min(at);
-                    *has_plan = true;
-                }
-                Event::FaultBegan { fault, kind, target } => {
-                    if kind == "kill" {
-                        let process = client_of(&target).and_then(|client| by_client.get(&client));
-                        if let Some(process) = process {
-                            history.processes[*process as usize].killed = Some(at);
-                        }
-                    }
-                    faults.insert(fault, history.faults.len());
-                    history.faults.push(Fault { kind, target, began: at, healed: None });
-                }
-                Event::FaultEnded { fault } => {
-                    if let Some(fault) = faults.get(&fault) {
-                        history.faults[*fault].healed = Some(at);
-                    }
-                }
-                Event::Wrote { client, generation, op, accepted } => {
-                    if let Some(process) = by_client.get(&(client, generation)) {
-                        let op = starts[*process as usize] + op;
-                        history.writes.push(Decision { at, op, accepted });
-                    }
-                }
-                _ => {}
-            }
-        })
-    }
-
-    fn finish(mut self) -> Option<History> {
-        let ops = self.history.ops.len();
-        self.history.writes.retain(|write| (write.op as usize) < ops);
-        self.has_plan.then_some(self.history)
-    }
 }
 
 /// A target's client and generation: `client-3.1`.
 pub(super) fn client_of(target: &str) -> Option<(u32, u32)> {
     let (client, generation) = target.strip_prefix("client-")?.split_once('.')?;
     Some((client.parse().ok()?, generation.parse().ok()?))
-}
-
-/// The request that an event is of.
-fn number(event: &Event) -> Option<u32> {
-    match event {
-        Event::Queued { op }
-        | Event::Granted { op, .. }
-        | Event::Checked { op, .. }
-        | Event::Lost { op, .. }
-        | Event::Releasing { op }
-        | Event::Released { op, .. }
-        | Event::Refused { op }
-        | Event::TimedOut { op }
-        | Event::GaveUp { op }
-        | Event::Failed { op, .. } => Some(*op),
-        _ => None,
-    }
-}
-
-/// Adds an event to its request.
-fn fold(op: &mut Op, at: Nanos, event: &Event) {
-    let answer = match event {
-        Event::Granted { token, until, .. } => {
-            (op.token, op.until) = (*token, *until);
-            Answer::Granted
-        }
-        Event::Refused { .. } => Answer::Refused,
-        Event::TimedOut { .. } => Answer::TimedOut,
-        Event::GaveUp { .. } => Answer::GaveUp,
-        Event::Failed { why, .. } if why == "Unavailable" => Answer::Unavailable,
-        Event::Failed { .. } => Answer::Failed,
-        Event::Queued { .. } => {
-            op.queued = at;
-            return;
-        }
-        Event::Checked { until, .. } => {
-            op.until = op.until.max(*until);
-            return;
-        }
-        Event::Lost { .. } => {
-            op.lost = at;
-            return;
-        }
-        Event::Releasing { .. } => {
-            op.releasing = at;
-            return;
-        }
-        Event::Released { answer, .. } => {
-            op.freed = at;
-            op.released = if answer == "ok" { Released::Freed } else { Released::NotHeld };
-            return;
-        }
-        _ => return,
-    };
-    (op.answered, op.answer) = (at, answer);
 }

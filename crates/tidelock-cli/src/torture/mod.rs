@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `run.rs` | a run from its begin to its end |
 //! | `herd.rs`, `nemesis.rs`, `proxy.rs`, `address.rs` | the processes of clients and the fence; the faults; the network between clients and servers |
-//! | `client.rs`, `player.rs`, `work.rs` | a client process: this program again |
-//! | `record.rs`, `history.rs` | what clients write down, and all of it read back |
+//! | `client.rs`, `player.rs`, `moves.rs`, `tickets.rs`, `work.rs` | a client process: this program again |
+//! | `record.rs`, `history.rs`, `reader.rs` | what clients write down, and all of it read back |
 //! | `check/` | the rules |
 //! | `report.rs`, `story.rs`, `timeline.rs` | what is told in the end |
 
@@ -14,14 +14,17 @@ mod check;
 mod client;
 mod herd;
 mod history;
+mod moves;
 mod nemesis;
 mod player;
 mod proxy;
+mod reader;
 mod record;
 mod report;
 mod rng;
 mod run;
 mod story;
+mod tickets;
 mod timeline;
 mod work;
 
@@ -74,11 +77,13 @@ pub(crate) async fn run(args: Torture) -> Result<Exit, Trouble> {
         names: args.names,
         seed,
         ttl: args.ttl,
-        breaks: u64::from(!args.no_breaks) * 5,
+        long_ttl: args.long_ttl.unwrap_or(4 * args.ttl),
+        breaks: !args.no_breaks,
         rates: Rates {
             kill: Some(args.kill).filter(|every| !every.is_zero()),
             stop: Some(args.stop).filter(|every| !every.is_zero()),
             cut: Some(args.cut).filter(|every| !every.is_zero()),
+            doubles: args.double,
             hook: args.hook.map(|command| Hook { command, faults: args.hook_faults, every: args.hook_every }),
         },
         overlaps_allowed: args.allow_overlaps,

@@ -16,6 +16,7 @@ use super::{
     proxy::{Door, Mode},
     record::Event,
     rng::Rng,
+    work::{BRINK, GUST, HUSH},
 };
 use crate::{clock::Moment, output::Trouble};
 
@@ -25,6 +26,8 @@ pub(super) struct Rates {
     pub(super) kill: Option<Duration>,
     pub(super) stop: Option<Duration>,
     pub(super) cut: Option<Duration>,
+    /// Whether the network doubles connections, too.
+    pub(super) doubles: bool,
     pub(super) hook: Option<Hook>,
 }
 
@@ -36,11 +39,33 @@ pub(super) struct Hook {
     pub(super) every: Duration,
 }
 
-/// A fault of a client that has to be healed.
+/// What comes at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weather {
+    /// All faults, and several at once.
+    Storm,
+    /// Light ones, one at a time.
+    Breeze,
+    Calm,
+}
+
+/// How often light faults come: with time between them in which their effects would be seen.
+const BREEZE: Duration = Duration::from_secs(5);
+
+/// For how many milliseconds at most clients are warned before a light fault, and before a server fails.
+const WARNED: u64 = 120;
+const WARNED_OF_SERVER: u64 = 150;
+/// For how many milliseconds before, if they ask nothing else then: what they asked last has to end first.
+const HUSHED: (u64, u64) = (450, 650);
+
+/// Light faults, the last one first. Those that last are followed by nothing for as long.
+const LIGHT: [&str; 6] = ["deaf", "close", "mute", "blip", "lag", "blip"];
+
+/// A fault of clients that has to be healed.
 #[derive(Debug)]
 struct Wound {
     fault: u32,
-    client: usize,
+    clients: Vec<usize>,
     what: Hurt,
     heals: Moment,
 }
@@ -66,8 +91,12 @@ pub(super) struct Nemesis {
     rng: Rng,
     rates: Rates,
     ttl: Duration,
-    /// When the next fault of each kind comes: kill, stop, cut, hook.
-    due: [Option<Moment>; 4],
+    /// When the next fault of each kind comes: kill, stop, cut, hook, breeze.
+    due: [Option<Moment>; 5],
+    /// Faults of the network, of servers and of a breeze that did not come yet: each comes once before any comes again.
+    decks: [Vec<String>; 3],
+    /// A light fault that clients were warned of.
+    gust: Option<(Moment, String)>,
     wounds: Vec<Wound>,
     hooked: Option<Hooked>,
     next: u32,
@@ -82,7 +111,9 @@ impl Nemesis {
             rng: Rng::new(seed, 0),
             rates,
             ttl,
-            due: [None; 4],
+            due: [None; 5],
+            decks: [Vec::new(), Vec::new(), Vec::new()],
+            gust: None,
             wounds: Vec::new(),
             hooked: None,
             next: 0,
@@ -100,31 +131,40 @@ impl Nemesis {
         &mut self,
         clients: &mut [Client],
         doors: &[Vec<Door>],
-        begin: bool,
+        weather: Weather,
     ) -> Result<(), Trouble> {
         self.heal(clients, doors, false)?;
         let now = Moment::now();
+        let cut = self.rates.cut.filter(|_| !doors.is_empty());
+        let storm = |every: Option<Duration>| every.filter(|_| weather == Weather::Storm);
         let every = [
-            self.rates.kill,
-            self.rates.stop,
-            self.rates.cut.filter(|_| !doors.is_empty()),
-            self.rates.hook.as_ref().map(|hook| hook.every),
+            storm(self.rates.kill),
+            storm(self.rates.stop),
+            storm(cut),
+            storm(self.rates.hook.as_ref().map(|hook| hook.every)),
+            cut.filter(|_| weather == Weather::Breeze).map(|_| BREEZE),
         ];
         for (kind, every) in every.into_iter().enumerate() {
-            let Some(every) = every.filter(|_| begin) else {
+            let Some(every) = every else {
                 self.due[kind] = None;
                 continue;
             };
-            let due = *self.due[kind].get_or_insert_with(|| now.plus(self.rng.around(every, 50, 150)));
+            // The first one of a breeze comes soon, so that a short one has several.
+            let first = if kind == 4 { every / 5 } else { every };
+            let due = *self.due[kind].get_or_insert_with(|| now.plus(self.rng.around(first, 50, 150)));
             if now >= due {
-                self.due[kind] = Some(now.plus(self.rng.around(every, 50, 150)));
+                self.due[kind] = Some(now.plus(self.rng.around(every, if kind == 4 { 90 } else { 50 }, 150)));
                 match kind {
                     0 => self.kill(clients)?,
                     1 => self.stop(clients)?,
                     2 => self.cut(clients, doors)?,
-                    _ => self.hook()?,
+                    3 => self.hook(clients)?,
+                    _ => self.warn_of_gust(clients),
                 }
             }
+        }
+        if let Some((_, kind)) = self.gust.take_if(|(at, _)| *at <= now) {
+            self.blow(&kind, clients, doors)?;
         }
         Ok(())
     }
@@ -141,9 +181,11 @@ impl Nemesis {
             std::mem::take(&mut self.wounds).into_iter().partition(|wound| all || wound.heals <= now);
         self.wounds = wounds;
         for wound in healing {
-            match wound.what {
-                Hurt::Stopped => clients[wound.client].resume()?,
-                Hurt::Network => doors[wound.client].iter().for_each(|door| door.set(Mode::Open)),
+            for client in wound.clients {
+                match wound.what {
+                    Hurt::Stopped => clients[client].resume()?,
+                    Hurt::Network => doors[client].iter().for_each(|door| door.set(Mode::Open)),
+                }
             }
             self.log.note(&Event::FaultEnded { fault: wound.fault })?;
         }
@@ -175,7 +217,8 @@ impl Nemesis {
         if let Some(Hooked::Broken { fault, heals }) = self.hooked
             && (now || heals <= Moment::now())
         {
-            self.hooked = Some(Hooked::Running { fault, heals: true, done: self.call("heal") });
+            self.hooked =
+                Some(Hooked::Running { fault, heals: true, done: self.call("heal", Duration::ZERO) });
         }
         Ok(())
     }
@@ -193,13 +236,28 @@ impl Nemesis {
         Ok(fault)
     }
 
-    /// A client without this fault. It may have the other one: a client that is slow and then stopped is worse off than
-    /// two clients with one fault each.
+    /// The clients without this fault. They may have the other one: a client that is slow and then stopped is worse off
+    /// than two clients with one fault each.
+    fn all_without(&self, what: Hurt, clients: &[Client]) -> Vec<usize> {
+        let has_it = |client: &usize| {
+            self.wounds.iter().any(|wound| wound.what == what && wound.clients.contains(client))
+        };
+        (0..clients.len()).filter(|client| !has_it(client)).collect()
+    }
+
     fn without(&mut self, what: Hurt, clients: &[Client]) -> Option<usize> {
-        let has_it =
-            |client: usize| self.wounds.iter().any(|wound| wound.client == client && wound.what == what);
-        let healthy: Vec<_> = (0..clients.len()).filter(|client| !has_it(*client)).collect();
+        let healthy = self.all_without(what, clients);
         self.rng.pick(&healthy).copied()
+    }
+
+    /// Whom a fault of the network hits: one client, or sometimes all of them. With the name of the target.
+    fn network_of(&mut self, clients: &[Client]) -> Option<(Vec<usize>, String)> {
+        if self.rng.chance(150) {
+            let hit = self.all_without(Hurt::Network, clients);
+            return (!hit.is_empty()).then(|| (hit, "clients".to_owned()));
+        }
+        let client = self.without(Hurt::Network, clients)?;
+        Some((vec![client], clients[client].label()))
     }
 
     fn kill(&mut self, clients: &mut [Client]) -> io::Result<()> {
@@ -215,50 +273,129 @@ impl Nemesis {
         let time = self.rng.around(self.ttl, 80, 200);
         let fault = self.begin("stop", &clients[client].label())?;
         clients[client].stop()?;
-        self.wounds.push(Wound { fault, client, what: Hurt::Stopped, heals: Moment::now().plus(time) });
+        let heals = Moment::now().plus(time);
+        self.wounds.push(Wound { fault, clients: vec![client], what: Hurt::Stopped, heals });
         Ok(())
     }
 
     fn cut(&mut self, clients: &[Client], doors: &[Vec<Door>]) -> io::Result<()> {
-        let Some(client) = self.without(Hurt::Network, clients) else { return Ok(()) };
-        let delay = Mode::Delay(self.rng.millis(20, 400));
-        let (kind, mode) = match self.rng.below(6) {
-            0 => ("close", Mode::Open),
-            1 => ("cut", Mode::Cut),
-            2 => ("hold-requests", Mode::HoldRequests),
-            3 => ("hold-replies", Mode::HoldReplies),
-            4 => ("lose-replies", Mode::LoseReplies),
-            _ => ("delay", delay),
+        let Some((hit, target)) = self.network_of(clients) else { return Ok(()) };
+        let mut kinds =
+            vec!["close", "cut", "hold-requests", "hold-replies", "lose-replies", "delay", "deaf", "stall"];
+        if self.rates.doubles {
+            kinds.push("double");
+        }
+        let kind = self.draw(0, &kinds);
+        let mode = match &*kind {
+            "close" => Mode::Open,
+            "cut" => Mode::Cut,
+            "hold-requests" => Mode::HoldRequests,
+            "hold-replies" => Mode::HoldReplies,
+            "lose-replies" => Mode::LoseReplies,
+            "deaf" => Mode::Deaf,
+            "stall" => Mode::Stall,
+            "double" => Mode::Double(self.rng.millis(0, 300)),
+            _ => Mode::Delay(self.rng.millis(20, 400)),
         };
         // From one of several servers, or from all.
-        let of_client = &doors[client];
-        let some = self.rng.below(of_client.len() as u64 + 1) as usize;
-        let hit = if some < of_client.len() { &of_client[some..=some] } else { &of_client[..] };
+        let servers = doors[hit[0]].len();
+        let some = self.rng.below(servers as u64 + 1) as usize;
+        let which = if some < servers { some..some + 1 } else { 0..servers };
         let time = self.rng.around(self.ttl, 5, 200);
-        let fault = self.begin(kind, &clients[client].label())?;
+        self.hit(&kind, mode, (hit, target), time, |client| &doors[client][which.clone()])
+    }
+
+    /// Breaks the network of clients, at these of their doors.
+    fn hit<'a>(
+        &mut self,
+        kind: &str,
+        mode: Mode,
+        (clients, target): (Vec<usize>, String),
+        time: Duration,
+        doors: impl Fn(usize) -> &'a [Door],
+    ) -> io::Result<()> {
+        let fault = self.begin(kind, &target)?;
+        let hit = clients.iter().flat_map(|client| doors(*client));
         if mode == Mode::Open {
-            hit.iter().for_each(Door::close_all);
+            hit.for_each(Door::close_all);
             return self.log.note(&Event::FaultEnded { fault });
         }
-        hit.iter().for_each(|door| door.set(mode));
-        self.wounds.push(Wound { fault, client, what: Hurt::Network, heals: Moment::now().plus(time) });
+        hit.for_each(|door| door.set(mode));
+        self.wounds.push(Wound { fault, clients, what: Hurt::Network, heals: Moment::now().plus(time) });
         Ok(())
     }
 
-    fn hook(&mut self) -> io::Result<()> {
+    /// What is asked and held at the moment of a light fault is what clients have to ask about again.
+    fn warn_of_gust(&mut self, clients: &[Client]) {
+        if self.decks[2].is_empty() {
+            self.decks[2] = LIGHT.map(str::to_owned).to_vec();
+        }
+        clients.iter().for_each(|client| client.warn(GUST));
+        let at = Moment::now().plus(self.rng.millis(0, WARNED));
+        self.gust = self.decks[2].pop().map(|kind| (at, kind));
+    }
+
+    /// A light fault, which costs nobody a lock: what clients promise about time holds soon after it.
+    fn blow(&mut self, kind: &str, clients: &[Client], doors: &[Vec<Door>]) -> io::Result<()> {
+        let (mode, time) = match kind {
+            "close" => (Mode::Open, Duration::ZERO),
+            // Past several renewals, so that a client that was taken out meanwhile has to find out by asking.
+            "deaf" => (Mode::Deaf, 2 * self.ttl),
+            // Shorter than an answer may take: what is asked once is asked once.
+            "lag" => (Mode::Lag(self.rng.around(self.ttl, 3, 6)), 2 * self.ttl),
+            // Shorter than a lease can do without.
+            "mute" => (Mode::Mute, self.rng.around(self.ttl, 10, 30)),
+            _ => (Mode::LoseReplies, self.rng.around(self.ttl, 5, 30)),
+        };
+        let lasts = matches!(kind, "deaf" | "lag");
+        if lasts || self.rng.chance(250) {
+            let all = ((0..clients.len()).collect(), "clients".to_owned());
+            return self.hit(kind, mode, all, time, |client| &doors[client]);
+        }
+        // Half of them: the others go on, and do things that those who are hit do not hear of.
+        for (client, it) in clients.iter().enumerate() {
+            if self.rng.chance(500) {
+                self.hit(kind, mode, (vec![client], it.label()), time, |client| &doors[client])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next of these faults.
+    fn draw(&mut self, deck: usize, of: &[&str]) -> String {
+        if self.decks[deck].is_empty() {
+            self.decks[deck] = of.iter().map(|kind| (*kind).to_owned()).collect();
+        }
+        let at = self.rng.below(self.decks[deck].len() as u64) as usize;
+        self.decks[deck].swap_remove(at)
+    }
+
+    fn hook(&mut self, clients: &[Client]) -> io::Result<()> {
         let Some(hook) = self.rates.hook.clone().filter(|_| self.hooked.is_none()) else { return Ok(()) };
-        let Some(kind) = self.rng.pick(&hook.faults).cloned() else { return Ok(()) };
+        if hook.faults.is_empty() {
+            return Ok(());
+        }
+        let faults: Vec<_> = hook.faults.iter().map(String::as_str).collect();
+        let kind = self.draw(1, &faults);
+        // What was granted in the last moment is what a server is most likely to forget.
+        let (word, after) = if self.rng.chance(850) {
+            (HUSH, self.rng.millis(HUSHED.0, HUSHED.1))
+        } else {
+            (BRINK, self.rng.millis(0, WARNED_OF_SERVER))
+        };
+        clients.iter().for_each(|client| client.warn(word));
         let fault = self.begin(&kind, "servers")?;
-        self.hooked = Some(Hooked::Running { fault, heals: false, done: self.call(&kind) });
+        self.hooked = Some(Hooked::Running { fault, heals: false, done: self.call(&kind, after) });
         Ok(())
     }
 
-    /// Calls the hook in a thread: it may take long.
-    fn call(&self, what: &str) -> Receiver<io::Result<bool>> {
+    /// Calls the hook after a moment, in a thread: it may take long.
+    fn call(&self, what: &str, after: Duration) -> Receiver<io::Result<bool>> {
         let (tell, done) = channel();
         let command = self.rates.hook.as_ref().map(|hook| hook.command.clone()).unwrap_or_default();
         let what = what.to_owned();
         std::thread::spawn(move || {
+            std::thread::sleep(after);
             let status = Command::new("sh")
                 .args(["-c", &format!("{command} \"$1\""), "tidelock-torture", &what])
                 .stdin(Stdio::null())

@@ -1,51 +1,106 @@
 //! One task of a client: takes locks in all ways, holds them, checks them, writes through the fence, and lets go.
+//!
+//! Most tasks are quick, so that there are many requests; what takes long is in `moves.rs`.
 
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
-use tidelock::{Guard, Locks, Result};
-use tokio::time::sleep;
+use tidelock::{Guard, LockState, Locks, Result};
+use tokio::{
+    task::yield_now,
+    time::{sleep, timeout},
+};
 
 use super::{
     client::{Journal, Run},
+    history::TAKEN_AWAY,
     record::{Event, Nanos, Share},
     rng::Rng,
-    work::{Use, Work},
+    work::{Lock, Pace, Use, Work},
 };
 use crate::clock::Moment;
 
 /// A request in progress.
-type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send + 'a>>;
+pub(super) type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send + 'a>>;
+
+/// How long a quick request waits at most: a lock whose holder failed costs it this time.
+const MOST: Duration = Duration::from_millis(400);
 
 /// How a request waits.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     Wait,
     Try,
     TryFor(Duration),
     /// Its future is dropped after this time.
     Drop(Duration),
+    /// Its future is dropped after so many turns of other tasks: between any two steps of a request.
+    DropAfter(u64),
 }
 
 impl Way {
     fn patience(self) -> Nanos {
         match self {
             Self::Wait => Nanos::MAX,
-            Self::Try => 0,
+            Self::Try | Self::DropAfter(_) => 0,
             Self::TryFor(limit) | Self::Drop(limit) => nanos(limit),
         }
     }
 }
 
-#[derive(Debug)]
+/// How a lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Hold {
+    /// Let go at once.
+    Not,
+    /// For this long, looked at so often.
+    For(Duration, u32),
+    /// With the thread of the process blocked for this long: nobody hears what happens meanwhile.
+    Hang(Duration),
+    /// Left behind after this long, and renewed so often by its ticket, with as long between.
+    ByTicket(Duration, u32),
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Which lock.
+    pub(super) lock: usize,
+    pub(super) share: Share,
+    pub(super) way: Way,
+    /// Zero is none.
+    pub(super) owner: u32,
+    pub(super) renews: bool,
+    pub(super) hold: Hold,
+}
+
+/// What a task does most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Quick,
+    Slow,
+    Prober,
+    /// Waits until a server or the network is about to fail.
+    Brink,
+}
+
+#[derive(Clone, Debug)]
 pub(super) struct Player {
-    locks: Locks,
-    journal: Arc<Journal>,
-    run: Arc<Run>,
-    work: Arc<Work>,
-    rng: Rng,
-    ttl: Duration,
+    pub(super) locks: Locks,
+    pub(super) journal: Arc<Journal>,
+    pub(super) run: Arc<Run>,
+    pub(super) work: Arc<Work>,
+    pub(super) rng: Rng,
+    pub(super) ttl: Duration,
+    role: Role,
+    /// Whether it is mostly at one lock that readers and writers share. One task per process is: it is alone there, so
+    /// that its place in the queue is certain.
+    pub(super) meets: bool,
+    /// How often this task heard that something is about to fail.
+    pub(super) warnings: u64,
+    /// How long a grant took lately: on a busy machine, who waits less gets nothing.
+    usual: Duration,
     /// The owner of locks that this task re-enters: the same after its process was killed and started again.
-    owner: u32,
+    pub(super) owner: u32,
 }
 
 impl Player {
@@ -64,6 +119,15 @@ impl Player {
             run,
             rng: Rng::new(work.seed, purpose),
             ttl: Duration::from_millis(work.ttl_ms),
+            warnings: 0,
+            meets: task == 1,
+            role: match task {
+                0 => Role::Prober,
+                task if task == work.tasks => Role::Brink,
+                task if task % 4 == 1 => Role::Slow,
+                _ => Role::Quick,
+            },
+            usual: Duration::ZERO,
             owner: 1 + work.client * 1_000 + task,
             work,
         }
@@ -72,32 +136,66 @@ impl Player {
     /// Plays until the run ends.
     pub(super) async fn play(mut self) {
         while !self.run.is_ending() {
-            if self.rng.chance(self.work.breaks) {
-                self.break_holder().await;
+            if self.role != Role::Brink {
+                self.run.hushed().await;
             }
-            if !self.request().await {
+            let went_well = match self.role {
+                Role::Quick => self.quick().await,
+                Role::Slow => self.slow().await,
+                Role::Prober => self.probe().await,
+                Role::Brink => self.brink().await,
+            };
+            if !went_well {
                 // A store that fails is not asked in a loop that starves everything else.
-                sleep(self.rng.millis(10, 60)).await;
+                sleep(self.rng.millis(20, 120)).await;
             }
-            if self.rng.chance(300) {
-                sleep(self.rng.millis(0, 20)).await;
-            }
+            // A store that always answers at once gives other tasks no turn.
+            yield_now().await;
         }
     }
 
-    /// One request and what follows from it. Says whether it went without an error.
-    async fn request(&mut self) -> bool {
-        let index = self.rng.below(self.work.names.len() as u64) as usize;
-        let (name, usage) = self.work.names[index].clone();
+    /// A quick request. It does not wait for long, so that a lock whose holder failed costs few others their time.
+    async fn quick(&mut self) -> bool {
+        let pace = match self.rng.below(100) {
+            0..85 => Pace::Quick,
+            85..97 => Pace::Long,
+            _ => Pace::Slow,
+        };
+        let Some(lock) = self.some_lock(pace) else { return false };
+        let usage = self.work.locks[lock].usage;
+        if usage == Use::Election {
+            return true;
+        }
+        let way = match self.rng.below(1_000) {
+            0..60 => Way::DropAfter(self.rng.below(6)),
+            60..100 => Way::Drop(self.rng.millis(0, 20)),
+            100..350 => Way::Try,
+            350..998 => Way::TryFor(self.rng.millis(1, 30) + (4 * self.usual).min(MOST)),
+            _ => Way::Wait,
+        };
+        let hold = match self.rng.below(100) {
+            0..85 => Hold::Not,
+            _ => Hold::For(self.rng.millis(0, 3), 1),
+        };
+        let owner = if usage == Use::Mutex && self.rng.chance(20) { self.owner } else { 0 };
         let share = self.share(usage);
-        let way = self.way(usage);
-        let owner = if usage == Use::Mutex && self.rng.chance(100) { self.owner } else { 0 };
-        // Without renewal, and held until after its end: what a program that hangs does to its lock.
-        let renews = !self.rng.chance(5);
-        let op = self.journal.ask(&name, share, owner, way.patience());
-        let guard = match self.ask(op, &name, usage, share, (way, owner, renews)).await {
+        self.request(Request { lock, share, way, owner, renews: true, hold }).await
+    }
+
+    /// One request and what follows from it. Says whether it went without an error.
+    pub(super) async fn request(&mut self, request: Request) -> bool {
+        let Request { lock, share, way, owner, .. } = request;
+        let op = self.journal.ask(lock, share, owner, way.patience());
+        let asked = Moment::now();
+        let guard = match self.ask(op, &request).await {
             Ok(Some(guard)) => guard,
-            Ok(None) => return true,
+            Ok(None) => {
+                // Those who got one in time are not all: the usual time grows until enough are.
+                if matches!(way, Way::TryFor(_)) {
+                    self.usual = (self.usual * 9 / 8 + Duration::from_micros(500)).min(MOST / 4);
+                }
+                return true;
+            }
             Err(error) => {
                 let event = if error.is_timed_out() {
                     Event::TimedOut { op }
@@ -109,21 +207,40 @@ impl Player {
             }
         };
         self.granted(op, &guard);
-        self.hold(op, index, share, &guard, renews).await;
+        self.usual = (self.usual * 3 + Moment::now().since(asked)) / 4;
+        if let Hold::ByTicket(pause, times) = request.hold {
+            self.by_ticket(op, lock, guard, (pause, times)).await;
+            return true;
+        }
+        self.hold(op, &request, &guard).await;
         if owner != 0 && self.rng.chance(500) {
-            self.re_enter(&name, owner, index).await;
+            self.re_enter(lock, owner).await;
         }
         let token = guard.token().get();
         self.let_go(op, guard).await;
-        if share == Share::Exclusive && self.rng.chance(50) {
+        if share == Share::Exclusive && self.rng.chance(20) {
             // A write that was on its way for too long.
             sleep(self.rng.millis(0, 40)).await;
-            self.run.write(op, index, token).await;
+            self.run.write(op, lock, token).await;
         }
         true
     }
 
-    fn share(&mut self, usage: Use) -> Share {
+    /// A lock that is used in this way.
+    pub(super) fn some_lock(&mut self, pace: Pace) -> Option<usize> {
+        let locks: Vec<_> = self
+            .work
+            .locks
+            .iter()
+            .enumerate()
+            .filter(|(_, lock)| lock.pace == pace)
+            .map(|(at, _)| at)
+            .collect();
+        // One of them is hot: the more of a process want it, the more is handed on inside of it.
+        if self.rng.chance(150) { locks.first().copied() } else { self.rng.pick(&locks).copied() }
+    }
+
+    pub(super) fn share(&mut self, usage: Use) -> Share {
         match usage {
             Use::Mutex | Use::Election => Share::Exclusive,
             Use::ReadWrite if self.rng.chance(600) => Share::Shared,
@@ -134,28 +251,15 @@ impl Player {
         }
     }
 
-    fn way(&mut self, usage: Use) -> Way {
-        match (usage, self.rng.below(100)) {
-            (_, 0..15) => Way::Drop(self.rng.millis(0, 300)),
-            (Use::Election, _) | (_, 15..60) => Way::Wait,
-            (_, 60..80) => Way::TryFor(self.rng.millis(1, 1_500)),
-            _ => Way::Try,
-        }
-    }
-
     /// Asks, and notes every answer but errors and grants.
-    async fn ask(
-        &mut self,
-        op: u32,
-        name: &str,
-        usage: Use,
-        share: Share,
-        (way, owner, renews): (Way, u32, bool),
-    ) -> Result<Option<Guard>> {
-        let limit = if let Way::Drop(after) = way { Some(after) } else { None };
-        let looks = matches!(way, Way::Wait | Way::TryFor(_)) && self.rng.chance(150);
-        let look_after = self.rng.millis(5, 50);
-        let asking = asking(&self.locks, name, usage, share, self.ttl, (way, owner, renews));
+    async fn ask(&mut self, op: u32, request: &Request) -> Result<Option<Guard>> {
+        let way = request.way;
+        // Who holds for moments is seldom in a queue that others can jump.
+        let often = if self.role == Role::Slow { 400 } else { 40 };
+        let looks = matches!(way, Way::Wait | Way::TryFor(_)) && self.rng.chance(often);
+        let look_after = self.rng.millis(0, 12);
+        let asking = self.asking(request);
+        let name = &self.work.locks[request.lock].name;
         let looking = async {
             if looks {
                 sleep(look_after).await;
@@ -169,12 +273,19 @@ impl Player {
             pending::<()>().await;
         };
         let dropping = async {
-            match limit {
-                Some(after) => sleep(after).await,
-                None => pending().await,
+            match way {
+                Way::Drop(after) => sleep(after).await,
+                Way::DropAfter(turns) => {
+                    for _ in 0..turns {
+                        yield_now().await;
+                    }
+                }
+                _ => pending().await,
             }
         };
         tokio::select! {
+            // A request that is dropped was asked at least once.
+            biased;
             answer = asking => {
                 if matches!(answer, Ok(None)) {
                     let event = if matches!(way, Way::Try) { Event::Refused { op } } else { Event::TimedOut { op } };
@@ -190,40 +301,41 @@ impl Player {
         }
     }
 
-    fn granted(&self, op: u32, guard: &Guard) {
+    pub(super) fn granted(&self, op: u32, guard: &Guard) {
         // The clock before the question: the window that is noted is never longer than the real one.
         let now = Moment::now();
-        let until = now.plus(guard.valid_for()).as_nanos();
+        let until = now.plus(window(guard)).as_nanos();
         self.journal.note_at(now.as_nanos(), &Event::Granted { op, token: guard.token().get(), until });
     }
 
     /// Uses a lock for a while.
-    async fn hold(&mut self, op: u32, name: usize, share: Share, guard: &Guard, renews: bool) {
-        let (steps, most) = match self.rng.below(1_000) {
-            _ if !renews => (4, self.ttl.as_millis() as u64 / 2),
-            // Long enough to be renewed several times.
-            0..2 => (6, self.ttl.as_millis() as u64 / 3),
-            2..300 => (0, 0),
-            _ => (self.rng.between(1, 3), 6),
+    async fn hold(&mut self, op: u32, request: &Request, guard: &Guard) {
+        let (pause, steps) = match request.hold {
+            Hold::Not | Hold::ByTicket(..) => (Duration::ZERO, 0),
+            Hold::For(time, steps) => (time / steps.max(1), steps.max(1)),
+            Hold::Hang(time) => {
+                self.block(time);
+                (Duration::ZERO, 1)
+            }
         };
         for step in 0..=steps {
-            if !self.check(op, guard) {
+            if steps > 0 && !self.check(op, guard) {
                 return;
             }
-            if share == Share::Exclusive && self.rng.chance(500) {
-                self.run.write(op, name, guard.token().get()).await;
+            if request.share == Share::Exclusive && self.rng.chance(60) {
+                self.run.write(op, request.lock, guard.token().get()).await;
             }
             if step < steps {
-                sleep(self.rng.millis(most / 2, most)).await;
+                sleep(pause).await;
             }
         }
     }
 
     /// Notes whether the lock is still held.
-    fn check(&self, op: u32, guard: &Guard) -> bool {
+    pub(super) fn check(&self, op: u32, guard: &Guard) -> bool {
         let now = Moment::now();
         if guard.is_held() {
-            let until = now.plus(guard.valid_for()).as_nanos();
+            let until = now.plus(window(guard)).as_nanos();
             self.journal.note_at(now.as_nanos(), &Event::Checked { op, until });
             return true;
         }
@@ -232,14 +344,15 @@ impl Player {
     }
 
     /// Takes a lock that its owner has already.
-    async fn re_enter(&mut self, name: &str, owner: u32, index: usize) {
-        let op = self.journal.ask(name, Share::Exclusive, owner, Nanos::MAX);
-        let way = (Way::Wait, owner, true);
-        match asking(&self.locks, name, Use::Mutex, Share::Exclusive, self.ttl, way).await {
+    async fn re_enter(&mut self, lock: usize, owner: u32) {
+        let op = self.journal.ask(lock, Share::Exclusive, owner, Nanos::MAX);
+        let (way, hold) = (Way::Wait, Hold::Not);
+        let request = Request { lock, share: Share::Exclusive, way, owner, renews: true, hold };
+        match self.asking(&request).await {
             Ok(Some(guard)) => {
                 self.granted(op, &guard);
                 self.check(op, &guard);
-                self.run.write(op, index, guard.token().get()).await;
+                self.run.write(op, lock, guard.token().get()).await;
                 self.let_go(op, guard).await;
             }
             Ok(None) => self.journal.note(&Event::Refused { op }),
@@ -247,9 +360,14 @@ impl Player {
         }
     }
 
-    async fn let_go(&mut self, op: u32, guard: Guard) {
-        self.journal.note(&Event::Releasing { op });
-        if self.rng.chance(150) {
+    pub(super) async fn let_go(&mut self, op: u32, guard: Guard) {
+        let now = Moment::now();
+        let left = if guard.is_held() { nanos(window(&guard)).max(1) } else { 0 };
+        if guard.state() == LockState::Released {
+            self.journal.note(&Event::Lost { op, reason: TAKEN_AWAY.to_owned() });
+        }
+        self.journal.note_at(now.as_nanos(), &Event::Releasing { op, left });
+        if self.rng.chance(100) {
             drop(guard);
             return;
         }
@@ -260,58 +378,58 @@ impl Player {
         self.journal.note(&Event::Released { op, answer });
     }
 
-    /// Takes the holder of some lock out.
-    async fn break_holder(&mut self) {
-        let Some((name, _)) = self.rng.pick(&self.work.names).cloned() else { return };
-        let Ok(views) = self.locks.look([&name]).await else { return };
-        let Some(holder) = views.first().and_then(|view| view.holders.first()) else { return };
-        let Some(token) = holder.token() else { return };
-        self.journal.note(&Event::Breaking { name: name.clone(), token: token.get() });
-        // If it was late, nobody was taken out, and the line above excuses nothing that happened before it.
-        let _ = self.locks.evict(&name, holder.id, "torture").await;
+    /// A request that is about to be made.
+    pub(super) fn asking<'a>(&self, request: &Request) -> Asking<'a> {
+        let Request { lock, share, way, owner, renews, hold } = *request;
+        let detached = matches!(hold, Hold::ByTicket(..));
+        let Lock { name, usage, ttl_ms, .. } = &self.work.locks[lock];
+        let (locks, ttl) = (&self.locks, Duration::from_millis(*ttl_ms));
+        /// The three ways to ask a handle.
+        macro_rules! ask {
+            ($handle:expr, $wait:ident, $try:ident, $try_for:ident $(, $n:expr)?) => {{
+                let handle = $handle.ttl(ttl).auto_renew(renews).detached(detached);
+                Box::pin(async move {
+                    match way {
+                        Way::Wait | Way::Drop(_) | Way::DropAfter(_) => handle.$wait($($n)?).await.map(Some),
+                        Way::Try => handle.$try($($n)?).await,
+                        Way::TryFor(limit) => handle.$try_for($($n,)? limit).await,
+                    }
+                })
+            }};
+        }
+        match (usage, share) {
+            (Use::Election, _) => {
+                let election = locks.election(name).ttl(ttl);
+                Box::pin(async move {
+                    let campaign = election.campaign();
+                    match way {
+                        // An election has no limit of its own.
+                        Way::TryFor(limit) => {
+                            timeout(limit, campaign).await.map_or(Ok(None), |won| won.map(Some))
+                        }
+                        _ => campaign.await.map(Some),
+                    }
+                })
+            }
+            (_, Share::Shared) => ask!(locks.rw_lock(name), read, try_read, try_read_for),
+            (Use::ReadWrite, _) => ask!(locks.rw_lock(name), write, try_write, try_write_for),
+            (_, Share::Permits { n, of }) => {
+                let n = u32::from(n);
+                ask!(locks.semaphore(name, of.into()), acquire, try_acquire, try_acquire_for, n)
+            }
+            (_, Share::Exclusive) if owner != 0 => {
+                ask!(locks.mutex(name).owner(format!("torture-{owner}")), lock, try_lock, try_lock_for)
+            }
+            (_, Share::Exclusive) => ask!(locks.mutex(name), lock, try_lock, try_lock_for),
+        }
     }
 }
 
-/// A request that is about to be made.
-fn asking<'a>(
-    locks: &Locks,
-    name: &str,
-    usage: Use,
-    share: Share,
-    ttl: Duration,
-    (way, owner, renews): (Way, u32, bool),
-) -> Asking<'a> {
-    /// The three ways to ask a handle.
-    macro_rules! ask {
-        ($handle:expr, $wait:ident, $try:ident, $try_for:ident $(, $n:expr)?) => {{
-            let handle = $handle.ttl(ttl).auto_renew(renews);
-            Box::pin(async move {
-                match way {
-                    Way::Wait | Way::Drop(_) => handle.$wait($($n)?).await.map(Some),
-                    Way::Try => handle.$try($($n)?).await,
-                    Way::TryFor(limit) => handle.$try_for($($n,)? limit).await,
-                }
-            })
-        }};
-    }
-    match (usage, share) {
-        (Use::Election, _) => {
-            let election = locks.election(name).ttl(ttl);
-            Box::pin(async move { election.campaign().await.map(Some) })
-        }
-        (_, Share::Shared) => ask!(locks.rw_lock(name), read, try_read, try_read_for),
-        (Use::ReadWrite, _) => ask!(locks.rw_lock(name), write, try_write, try_write_for),
-        (_, Share::Permits { n, of }) => {
-            let n = u32::from(n);
-            ask!(locks.semaphore(name, of.into()), acquire, try_acquire, try_acquire_for, n)
-        }
-        (_, Share::Exclusive) if owner != 0 => {
-            ask!(locks.mutex(name).owner(format!("torture-{owner}")), lock, try_lock, try_lock_for)
-        }
-        (_, Share::Exclusive) => ask!(locks.mutex(name), lock, try_lock, try_lock_for),
-    }
+/// What is left of the time in which nobody else holds the lock.
+fn window(guard: &Guard) -> Duration {
+    guard.valid_for()
 }
 
-fn nanos(time: Duration) -> Nanos {
+pub(super) fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(Nanos::MAX)
 }

@@ -33,13 +33,24 @@ impl fmt::Display for Share {
     }
 }
 
+impl Share {
+    /// As lines have it, which are many.
+    fn code(self) -> String {
+        match self {
+            Self::Exclusive => "x".to_owned(),
+            Self::Shared => "s".to_owned(),
+            Self::Permits { .. } => self.to_string(),
+        }
+    }
+}
+
 impl FromStr for Share {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         match text {
-            "exclusive" => Ok(Self::Exclusive),
-            "shared" => Ok(Self::Shared),
+            "x" => Ok(Self::Exclusive),
+            "s" => Ok(Self::Shared),
             _ => {
                 let (n, of) = text.split_once('/').ok_or(())?;
                 Ok(Self::Permits { n: n.parse().map_err(drop)?, of: of.parse().map_err(drop)? })
@@ -55,7 +66,7 @@ pub(super) enum Event {
     Hello { client: u32, generation: u32 },
     /// About to ask. A `patience` of zero does not wait, and [`Nanos::MAX`] waits without limit. An `owner` of zero is
     /// none.
-    Asked { op: u32, name: String, share: Share, owner: u32, patience: Nanos },
+    Asked { op: u32, lock: u16, share: Share, owner: u32, patience: Nanos },
     /// The store showed the request in its queue.
     Queued { op: u32 },
     /// Granted, with the window that is promised.
@@ -64,8 +75,11 @@ pub(super) enum Event {
     Checked { op: u32, until: Nanos },
     /// Not held any more.
     Lost { op: u32, reason: String },
-    /// About to release.
-    Releasing { op: u32 },
+    /// Renewed by its ticket, with the token that the ticket has and the window that is promised. The time is from before
+    /// the question.
+    Resumed { op: u32, token: u64, until: Nanos },
+    /// About to release, with what is left of the window: nothing if the lock is known to be lost.
+    Releasing { op: u32, left: Nanos },
     /// The release was answered: `ok`, or what went wrong.
     Released { op: u32, answer: String },
     /// Somebody else has it, and the request did not wait.
@@ -77,12 +91,23 @@ pub(super) enum Event {
     /// An error.
     Failed { op: u32, why: String },
     /// About to take the holder of this token out.
-    Breaking { name: String, token: u64 },
+    Breaking { lock: u16, token: u64 },
+    /// The store confirmed that it took that holder out.
+    Broke { lock: u16, token: u64 },
+    /// Nothing of this process ran since `from`: a task blocked its only thread.
+    Hung { from: Nanos },
+    /// The store answered this process late, or the machine let it wait, since `from`.
+    Slow { from: Nanos },
+    /// The store shows a claim of this process on a lock that no task of it holds or asks for. This was its last request
+    /// for that lock.
+    Stray { op: u32 },
     /// The last line of a client that was not killed.
     Bye { why: String },
 
     /// The first line of the run.
     Plan(Plan),
+    /// A lock that clients use, which their lines call by this number.
+    Lock { lock: u16, ttl: Nanos, name: String },
     /// A fault begins. The fault is a number; the target of a client is `client-3.1`: its number and generation.
     FaultBegan { fault: u32, kind: String, target: String },
     /// The fault is healed.
@@ -108,24 +133,35 @@ impl Event {
     pub(super) fn line(&self, at: Nanos) -> String {
         let text = match self {
             Self::Hello { client, generation } => format!("hello {client} {generation}"),
-            Self::Asked { op, name, share, owner, patience } => {
-                format!("asked {op} {name} {share} {owner} {patience}")
+            Self::Asked { op, lock, share, owner, patience } => {
+                let patience = if *patience == Nanos::MAX { "-".to_owned() } else { patience.to_string() };
+                format!("asked {op} {lock} {} {owner} {patience}", share.code())
             }
             Self::Queued { op } => format!("queued {op}"),
-            Self::Granted { op, token, until } => format!("granted {op} {token} {until}"),
-            Self::Checked { op, until } => format!("checked {op} {until}"),
+            Self::Granted { op, token, until } => {
+                format!("granted {op} {token} {}", until.saturating_sub(at))
+            }
+            Self::Checked { op, until } => format!("checked {op} {}", until.saturating_sub(at)),
             Self::Lost { op, reason } => format!("lost {op} {}", word(reason)),
-            Self::Releasing { op } => format!("releasing {op}"),
+            Self::Resumed { op, token, until } => {
+                format!("resumed {op} {token} {}", until.saturating_sub(at))
+            }
+            Self::Releasing { op, left } => format!("releasing {op} {left}"),
             Self::Released { op, answer } => format!("released {op} {}", word(answer)),
             Self::Refused { op } => format!("refused {op}"),
             Self::TimedOut { op } => format!("timed-out {op}"),
             Self::GaveUp { op } => format!("gave-up {op}"),
             Self::Failed { op, why } => format!("failed {op} {}", word(why)),
-            Self::Breaking { name, token } => format!("breaking {name} {token}"),
+            Self::Breaking { lock, token } => format!("breaking {lock} {token}"),
+            Self::Broke { lock, token } => format!("broke {lock} {token}"),
+            Self::Hung { from } => format!("hung {from}"),
+            Self::Slow { from } => format!("slow {from}"),
+            Self::Stray { op } => format!("stray {op}"),
             Self::Bye { why } => format!("bye {}", word(why)),
             Self::Plan(Plan { seed, store, ttl, fair, overlaps_allowed }) => {
                 format!("plan {seed} {} {ttl} {fair} {overlaps_allowed}", word(store))
             }
+            Self::Lock { lock, ttl, name } => format!("lock {lock} {ttl} {}", word(name)),
             Self::FaultBegan { fault, kind, target } => {
                 format!("fault {fault} {} {}", word(kind), word(target))
             }
@@ -145,26 +181,38 @@ impl Event {
             "hello" => Self::Hello { client: number(&mut fields)?, generation: number(&mut fields)? },
             "asked" => Self::Asked {
                 op: number(&mut fields)?,
-                name: fields.next()?.to_owned(),
+                lock: number(&mut fields)?,
                 share: number(&mut fields)?,
                 owner: number(&mut fields)?,
-                patience: number(&mut fields)?,
+                patience: match fields.next()? {
+                    "-" => Nanos::MAX,
+                    limit => limit.parse().ok()?,
+                },
             },
             "queued" => Self::Queued { op: number(&mut fields)? },
             "granted" => Self::Granted {
                 op: number(&mut fields)?,
                 token: number(&mut fields)?,
-                until: number(&mut fields)?,
+                until: after(at, &mut fields)?,
             },
-            "checked" => Self::Checked { op: number(&mut fields)?, until: number(&mut fields)? },
+            "checked" => Self::Checked { op: number(&mut fields)?, until: after(at, &mut fields)? },
             "lost" => Self::Lost { op: number(&mut fields)?, reason: number(&mut fields)? },
-            "releasing" => Self::Releasing { op: number(&mut fields)? },
+            "resumed" => Self::Resumed {
+                op: number(&mut fields)?,
+                token: number(&mut fields)?,
+                until: after(at, &mut fields)?,
+            },
+            "releasing" => Self::Releasing { op: number(&mut fields)?, left: number(&mut fields)? },
             "released" => Self::Released { op: number(&mut fields)?, answer: number(&mut fields)? },
             "refused" => Self::Refused { op: number(&mut fields)? },
             "timed-out" => Self::TimedOut { op: number(&mut fields)? },
             "gave-up" => Self::GaveUp { op: number(&mut fields)? },
             "failed" => Self::Failed { op: number(&mut fields)?, why: number(&mut fields)? },
-            "breaking" => Self::Breaking { name: number(&mut fields)?, token: number(&mut fields)? },
+            "breaking" => Self::Breaking { lock: number(&mut fields)?, token: number(&mut fields)? },
+            "broke" => Self::Broke { lock: number(&mut fields)?, token: number(&mut fields)? },
+            "hung" => Self::Hung { from: number(&mut fields)? },
+            "slow" => Self::Slow { from: number(&mut fields)? },
+            "stray" => Self::Stray { op: number(&mut fields)? },
             "bye" => Self::Bye { why: number(&mut fields)? },
             "plan" => Self::Plan(Plan {
                 seed: number(&mut fields)?,
@@ -173,6 +221,11 @@ impl Event {
                 fair: number(&mut fields)?,
                 overlaps_allowed: number(&mut fields)?,
             }),
+            "lock" => Self::Lock {
+                lock: number(&mut fields)?,
+                ttl: number(&mut fields)?,
+                name: number(&mut fields)?,
+            },
             "fault" => Self::FaultBegan {
                 fault: number(&mut fields)?,
                 kind: number(&mut fields)?,
@@ -194,6 +247,11 @@ impl Event {
 /// The next field.
 fn number<'a, T: FromStr>(fields: &mut impl Iterator<Item = &'a str>) -> Option<T> {
     fields.next()?.parse().ok()
+}
+
+/// A moment that is written as the time after the line's own, which is shorter.
+fn after<'a>(at: Nanos, fields: &mut impl Iterator<Item = &'a str>) -> Option<Nanos> {
+    number::<Nanos>(fields).map(|later| at.saturating_add(later))
 }
 
 /// Text as one field.
@@ -220,26 +278,26 @@ mod tests {
         };
         let events = [
             Event::Hello { client: 3, generation: 1 },
-            Event::Asked { op: 1, name: name(), share: Share::Exclusive, owner: 0, patience: Nanos::MAX },
-            Event::Asked { op: 2, name: name(), share: Share::Shared, owner: 9, patience: 0 },
-            Event::Asked {
-                op: 3,
-                name: name(),
-                share: Share::Permits { n: 2, of: 5 },
-                owner: 0,
-                patience: 5,
-            },
+            Event::Asked { op: 1, lock: 2, share: Share::Exclusive, owner: 0, patience: Nanos::MAX },
+            Event::Asked { op: 2, lock: 0, share: Share::Shared, owner: 9, patience: 0 },
+            Event::Asked { op: 3, lock: 0, share: Share::Permits { n: 2, of: 5 }, owner: 0, patience: 5 },
             Event::Queued { op: 1 },
-            Event::Granted { op: 1, token: u64::MAX, until: 10 },
-            Event::Checked { op: 1, until: 11 },
+            Event::Granted { op: 1, token: u64::MAX, until: 20 },
+            Event::Checked { op: 1, until: 12 },
             Event::Lost { op: 1, reason: text() },
-            Event::Releasing { op: 1 },
+            Event::Resumed { op: 1, token: 4, until: 30 },
+            Event::Releasing { op: 1, left: 7 },
             Event::Released { op: 1, answer: text() },
             Event::Refused { op: 2 },
             Event::TimedOut { op: 3 },
             Event::GaveUp { op: 3 },
             Event::Failed { op: 3, why: text() },
-            Event::Breaking { name: name(), token: 4 },
+            Event::Breaking { lock: 1, token: 4 },
+            Event::Broke { lock: 1, token: 4 },
+            Event::Hung { from: 3 },
+            Event::Slow { from: 3 },
+            Event::Stray { op: 2 },
+            Event::Lock { lock: 1, ttl: 9, name: name() },
             Event::Bye { why: text() },
             Event::Plan(plan),
             Event::FaultBegan { fault: 1, kind: text(), target: text() },

@@ -14,6 +14,11 @@ impl Rng {
         Self(seed)
     }
 
+    /// Goes another way than other generators that were the same until now.
+    pub(super) fn fork(&mut self, way: u64) {
+        *self = Self::new(self.bits(), way);
+    }
+
     fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

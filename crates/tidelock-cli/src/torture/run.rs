@@ -17,10 +17,10 @@ use super::{
     address::Address,
     herd::{Client, Desk},
     history::{Log, RUN},
-    nemesis::{Nemesis, Rates},
+    nemesis::{Nemesis, Rates, Weather},
     proxy::Door,
     record::{Event, Plan},
-    work::{Use, Work},
+    work::{CALM, Lock, Pace, STORM, Use, Work},
 };
 use crate::{
     clock::Moment,
@@ -49,7 +49,9 @@ pub(super) struct Setup {
     pub(super) names: u32,
     pub(super) seed: u64,
     pub(super) ttl: Duration,
-    pub(super) breaks: u64,
+    /// The ttl of a few locks.
+    pub(super) long_ttl: Duration,
+    pub(super) breaks: bool,
     pub(super) rates: Rates,
     pub(super) overlaps_allowed: bool,
 }
@@ -78,11 +80,16 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
         overlaps_allowed: setup.overlaps_allowed,
     }))?;
     let prefix = format!("torture/{:x}-{:x}/", setup.seed, Moment::now().as_nanos());
-    let names = names(&prefix, setup.names, abilities.permits.is_ok());
+    let long_ttl = setup.long_ttl.max(ttl);
+    let tortured = tortured(&prefix, setup.names, (ttl, long_ttl), abilities.permits.is_ok());
+    for (lock, it) in (0_u16..).zip(&tortured) {
+        log.note(&Event::Lock { lock, ttl: it.ttl_ms * 1_000_000, name: it.name.clone() })?;
+    }
     if let Err(why) = abilities.permits {
         done.skipped.push(format!("permits: {why}"));
     }
 
+    let pulse = format!("{prefix}pulse");
     let mut network = JoinSet::new();
     let (urls, doors) = doors(setup, &mut done, &mut network).await?;
     let desk = Desk::new(Arc::clone(&log));
@@ -94,7 +101,8 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
             seed: setup.seed,
             ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
             tasks: setup.tasks,
-            names: names.clone(),
+            locks: tortured.clone(),
+            pulse: pulse.clone(),
             folder: folder.to_owned(),
             breaks: setup.breaks,
         };
@@ -102,7 +110,6 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
     }
     let mut nemesis = Nemesis::new(Arc::clone(&log), setup.seed, setup.rates.clone(), ttl);
     let mut signals = Signals::forwarded()?;
-    let pulse = format!("{prefix}pulse");
     let outcome = tokio::select! {
         outcome = play(setup, ttl, &mut clients, &doors, &mut nemesis) => outcome,
         outcome = feel(&locks, &log, &pulse, ttl) => outcome,
@@ -115,16 +122,38 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
     heal(&mut nemesis, &clients, &doors).await?;
     outcome?;
     end(&mut clients).await?;
-    done.leftovers = leftovers(&locks, &prefix, ttl).await?;
+    done.leftovers = leftovers(&locks, &prefix, long_ttl).await?;
     Ok(done)
 }
 
-/// The locks, a use after the other.
-fn names(prefix: &str, count: u32, with_permits: bool) -> Vec<(String, Use)> {
-    let uses = [Use::Mutex, Use::ReadWrite, Use::Permits(3), Use::Election, Use::Mutex];
-    let uses: Vec<_> = uses.into_iter().filter(|it| with_permits || !matches!(it, Use::Permits(_))).collect();
-    let named = |(number, usage): (u32, &Use)| (format!("{prefix}{}-{number}", usage.word()), *usage);
-    (0..count).zip(uses.iter().cycle()).map(named).collect()
+/// The locks, a use after the other: of twelve, each kind that the checker needs.
+fn tortured(prefix: &str, count: u32, (ttl, long): (Duration, Duration), with_permits: bool) -> Vec<Lock> {
+    const KINDS: [(Use, Pace); 12] = [
+        (Use::Mutex, Pace::Quick),
+        (Use::ReadWrite, Pace::Quick),
+        (Use::Mutex, Pace::Long),
+        (Use::Mutex, Pace::Slow),
+        (Use::Permits(3), Pace::Quick),
+        (Use::ReadWrite, Pace::Rare),
+        (Use::Mutex, Pace::Quick),
+        (Use::ReadWrite, Pace::Slow),
+        (Use::Election, Pace::Slow),
+        (Use::Mutex, Pace::Quick),
+        (Use::ReadWrite, Pace::Quick),
+        (Use::Mutex, Pace::Brink),
+    ];
+    let is_possible = |kind: &&(Use, Pace)| with_permits || !matches!(kind.0, Use::Permits(_));
+    let kinds = KINDS.iter().filter(is_possible).cycle();
+    let lock = |(number, (usage, pace)): (u32, &(Use, Pace))| {
+        let ttl = if matches!(pace, Pace::Long | Pace::Rare | Pace::Brink) { long } else { ttl };
+        Lock {
+            name: format!("{prefix}{}-{number}", usage.word()),
+            usage: *usage,
+            pace: *pace,
+            ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+        }
+    };
+    (0..count).zip(kinds).map(lock).collect()
 }
 
 /// For each client its URL and its doors to the servers.
@@ -156,7 +185,7 @@ async fn doors(
     Ok((urls, all))
 }
 
-/// Storms of faults and calm times in turn; the last one is calm.
+/// A breeze, a storm of faults and a calm time in turn; the last one is calm.
 async fn play(
     setup: &Setup,
     ttl: Duration,
@@ -165,18 +194,32 @@ async fn play(
     nemesis: &mut Nemesis,
 ) -> Result<(), Trouble> {
     // As long as the checker takes a fault to be felt, and then some.
-    let calm = 2 * ttl + Duration::from_secs(4 + 6);
-    let storm = (4 * calm).min(setup.time.saturating_sub(calm)).max(setup.time / 3);
+    let calm = (2 * ttl + Duration::from_secs(4 + 6)).min(setup.time / 2);
+    // Light faults are all of the network.
+    let breeze = if doors.is_empty() { Duration::ZERO } else { Duration::from_secs(30).min(setup.time / 4) };
+    let storm = (4 * calm).min(setup.time.saturating_sub(calm + breeze)).max(setup.time / 4);
     let began = Moment::now();
     let mut shown = began;
+    let mut before = Weather::Calm;
     loop {
         let passed = Moment::now().since(began);
         if passed >= setup.time {
             return Ok(());
         }
-        let of_round = passed.as_millis() % (storm + calm).as_millis();
-        let rests = of_round >= storm.as_millis() || passed + calm >= setup.time && setup.time > calm;
-        nemesis.act(clients, doors, !rests)?;
+        let of_round = passed.as_millis() % (breeze + storm + calm).as_millis();
+        let weather = if of_round >= (breeze + storm).as_millis() || passed + calm >= setup.time {
+            Weather::Calm
+        } else if of_round < breeze.as_millis() {
+            Weather::Breeze
+        } else {
+            Weather::Storm
+        };
+        if weather != before {
+            let word = if weather == Weather::Storm { STORM } else { CALM };
+            clients.iter_mut().for_each(|client| client.tell(word));
+            before = weather;
+        }
+        nemesis.act(clients, doors, weather)?;
         for client in clients.iter_mut() {
             if client.has_ended()? {
                 return Err(Trouble::Usage(format!(
@@ -187,13 +230,13 @@ async fn play(
         }
         if Moment::now().since(shown) > Duration::from_millis(250) {
             shown = Moment::now();
-            show(passed, setup.time, clients, nemesis, rests);
+            show(passed, setup.time, clients, nemesis, weather);
         }
         sleep(TICK).await;
     }
 }
 
-fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis, rests: bool) {
+fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis, weather: Weather) {
     if !stderr().is_terminal() {
         return;
     }
@@ -201,7 +244,7 @@ fn show(passed: Duration, time: Duration, clients: &[Client], nemesis: &Nemesis,
         .iter()
         .map(|client| client.counts().get())
         .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    let weather = if rests { "calm" } else { &nemesis.last };
+    let weather = if weather == Weather::Calm { "calm" } else { &nemesis.last };
     // Progress that cannot be shown is no reason to stop.
     let _ = write!(
         stderr(),

@@ -110,7 +110,7 @@ fn same_tokens(history: &History, holds: &[Held<'_>], findings: &mut Findings) {
     for pair in by_token.windows(2) {
         let [(token, one), (other_token, other)] = pair else { continue };
         let (first, second) = (&history.ops[*one as usize], &history.ops[*other as usize]);
-        if token == other_token && !first.is_of_owner_of(second) {
+        if token == other_token && !first.is_of_owner_of(second) && !may_share(first, second) {
             findings.add(Rule::SameToken, second.answered, &[*one, *other], || {
                 format!(
                     "{} and {} hold {:?}",
@@ -121,6 +121,13 @@ fn same_tokens(history: &History, holds: &[Held<'_>], findings: &mut Findings) {
             });
         }
     }
+}
+
+/// Whether two holds may have the same token. Only a later grant is promised a larger one, and of readers that ask at
+/// the same time none is later.
+fn may_share(one: &Op, other: &Op) -> bool {
+    let are_readers = [one, other].iter().all(|op| op.share == Share::Shared);
+    are_readers && one.asked < other.answered && other.asked < one.answered
 }
 
 /// Of all that were granted before one was asked for, the largest token must be smaller.

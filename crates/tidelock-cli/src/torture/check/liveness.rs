@@ -30,7 +30,22 @@ pub(super) fn check_answers(history: &History, calm: &Calm, findings: &mut Findi
                 format!("{} waited for {:?} and got an error", history.who(op), history.name(op))
             });
         }
+        if op.answer == Answer::Failed && calm.covers(op.asked, op.answered) {
+            findings.add(Rule::Denied, op.answered, &[index], || {
+                format!("{} asked for {:?} and was denied it", history.who(op), history.name(op))
+            });
+        }
         let Some(calm_since) = calm.since(op.answered) else { continue };
+        if op.answer == Answer::Unavailable && op.answered > op.asked.max(calm_since).saturating_add(FALLBACK)
+        {
+            findings.add(Rule::Denied, op.answered, &[index], || {
+                let since = millis(op.answered - op.asked.max(calm_since));
+                let (who, name) = (history.who(op), history.name(op));
+                format!(
+                    "{who} asked for {name:?} and heard that the store is not there, which it was for {since}"
+                )
+            });
+        }
         let due = op.asked.saturating_add(op.patience).max(calm_since);
         if op.answered > due.saturating_add(SLACK) {
             findings.add(Rule::Unanswered, op.answered, &[index], || {
@@ -48,18 +63,30 @@ pub(super) fn check_answers(history: &History, calm: &Calm, findings: &mut Findi
 /// Checks that a lock is not free while somebody waits for it. Takes the requests of one lock, in the order in which
 /// they were answered.
 pub(super) fn check_free(history: &History, calm: &Calm, ops: &[u32], findings: &mut Findings) {
-    // The last end of a hold until now, and whose it was.
+    // The last end of a hold until now, and whose it was: of all, and of exclusive ones with the requests for them, which
+    // are all that readers wait for.
     let mut free: (Nanos, Option<u32>) = (0, None);
-    for index in ops {
+    let mut readable: (Nanos, Option<u32>) = (0, None);
+    let writers = Writers::new(history, ops);
+    for (place, index) in ops.iter().enumerate() {
         let op = &history.ops[*index as usize];
-        if !op.is_granted() || matches!(op.share, Share::Permits { .. }) {
+        if matches!(op.share, Share::Permits { .. }) {
             continue;
         }
-        let since = free.0.max(op.asked);
-        if op.answered > since + FALLBACK && calm.covers(since, op.answered) {
+        let is_shared = op.share == Share::Shared;
+        let (ended, by) = if is_shared { readable } else { free };
+        // Judged from when the last fault was over.
+        let since = calm.since(op.answered).map(|calm| ended.max(op.asked).max(calm));
+        let waited_in_vain = op.is_granted() || op.answer == Answer::TimedOut;
+        if let Some(since) = since
+            && waited_in_vain
+            && op.answered > since + FALLBACK
+            && !(is_shared && writers.waits_after(place, since))
+            && !(op.answer == Answer::TimedOut && writers.holds_after(place, op.answered))
+        {
             let waited = millis(op.answered - since);
-            let before = free.1.map(|before| &history.ops[before as usize]);
-            let (rule, ops) = match (before, free.1) {
+            let before = by.map(|before| &history.ops[before as usize]);
+            let (rule, ops) = match (before, by) {
                 (Some(before), Some(at)) if op.answered > before.until && before.until > before.freed => {
                     (Rule::NotFreed, vec![at, *index])
                 }
@@ -74,15 +101,55 @@ pub(super) fn check_free(history: &History, calm: &Calm, ops: &[u32], findings: 
                 )
             });
         }
+        if !op.is_granted() {
+            if op.share == Share::Exclusive && op.answered > readable.0 {
+                readable = (op.answered, Some(*index));
+            }
+            continue;
+        }
         let end = match op.released {
             Released::Freed => op.freed,
             // Its lease ends it, and a store may count a second one.
             Released::NotHeld | Released::Unknown => {
-                op.until.max(op.freed).max(op.lost) + 2 * history.plan.ttl
+                op.until.max(op.freed).max(op.lost) + 2 * history.ttls[usize::from(op.name)]
             }
         };
         if end > free.0 {
             free = (end, Some(*index));
         }
+        if op.share == Share::Exclusive && end > readable.0 {
+            readable = (end, Some(*index));
+        }
+    }
+}
+
+/// Who asked for what before a moment and was answered after it.
+struct Writers {
+    /// For each place in the order of answers: when the first exclusive request of those after it was made.
+    asked: Vec<Nanos>,
+    /// The same for requests that were granted.
+    granted: Vec<Nanos>,
+}
+
+impl Writers {
+    fn new(history: &History, ops: &[u32]) -> Self {
+        let (mut asked, mut granted) = (vec![Nanos::MAX; ops.len() + 1], vec![Nanos::MAX; ops.len() + 1]);
+        for (place, index) in ops.iter().enumerate().rev() {
+            let op = &history.ops[*index as usize];
+            let is = |yes: bool| if yes { op.asked } else { Nanos::MAX };
+            asked[place] = asked[place + 1].min(is(op.share == Share::Exclusive));
+            granted[place] = granted[place + 1].min(is(op.is_granted()));
+        }
+        Self { asked, granted }
+    }
+
+    /// Whether somebody who is answered after this place may have waited in front of a reader that was there at `since`.
+    fn waits_after(&self, place: usize, since: Nanos) -> bool {
+        self.asked[place + 1] < since.saturating_add(FALLBACK)
+    }
+
+    /// Whether somebody who is answered after this place asked before `at`, so that the lock may have been on its way.
+    fn holds_after(&self, place: usize, at: Nanos) -> bool {
+        self.granted[place + 1] < at
     }
 }

@@ -8,14 +8,18 @@
 //! | `calm.rs` | when no fault was near: only then is anything said about time |
 //! | `order.rs` | the order of arrival |
 //! | `liveness.rs` | requests without an answer, locks that stay free while somebody waits |
+//! | `tickets.rs` | holds that go on by a ticket |
+//! | `holders.rs` | what holders and their processes know: losses, hand-offs, claims that nobody wants |
 
 mod calm;
 mod exclusion;
 mod fence;
+mod holders;
 mod liveness;
 mod order;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -48,10 +52,26 @@ pub(super) enum Rule {
     Unanswered,
     /// A request that waits without limit gave up because the store did not answer.
     Impatient,
+    /// A request failed for good, though nothing was wrong with the store.
+    Denied,
     /// A lock was released, and came free only with the end of its lease.
     NotFreed,
     /// A lock was free, and those who waited heard of it later than by asking.
     LateWakeUp,
+    /// A lock that was known to be lost was handed on inside a process.
+    HandedOnLost,
+    /// A process handed a lock on among its own tasks for too long.
+    KeptToItself,
+    /// A release was reported as a success though the holder had been taken out.
+    Unreported,
+    /// A holder that was taken out did not know it when it must have.
+    Unaware,
+    /// A lock was released though its holder had not let it go.
+    TakenAway,
+    /// A ticket was used after the end of its hold, or had another token.
+    Ticket,
+    /// A claim stayed in the store though its process did not want it any more.
+    Stray,
     /// A client ended, though nobody killed it.
     Crash,
     /// Something was left in the store.
@@ -68,8 +88,16 @@ impl fmt::Display for Rule {
             Self::Order => "the order of arrival was broken",
             Self::Unanswered => "a request was not answered in its time",
             Self::Impatient => "a request gave up that was to wait",
+            Self::Denied => "a request was denied without a reason",
             Self::NotFreed => "a release did not free the lock",
             Self::LateWakeUp => "a waiter was woken late",
+            Self::HandedOnLost => "a lost lock was handed on",
+            Self::KeptToItself => "a process kept a lock to itself",
+            Self::Unreported => "a release did not report a loss",
+            Self::Unaware => "a holder did not hear that it was taken out",
+            Self::TakenAway => "a lock was taken from its holder",
+            Self::Ticket => "a ticket went on after its end",
+            Self::Stray => "a claim was not given back",
             Self::Crash => "a client ended without being killed",
             Self::Leftover => "something was left in the store",
         })
@@ -146,22 +174,30 @@ pub(super) struct FaultCount {
 /// Checks a history.
 pub(super) fn check(history: &History) -> Findings {
     let mut findings = Findings::default();
-    let calm = Calm::new(history);
-    findings.counts = count(history, &calm);
+    // Of each ttl: how long a fault may be felt depends on it.
+    let mut calms: BTreeMap<Nanos, Calm> = BTreeMap::new();
+    for ttl in history.ttls.iter().chain([&history.plan.ttl]) {
+        calms.entry(*ttl).or_insert_with(|| Calm::new(history, *ttl));
+    }
+    let calm = &calms[&history.plan.ttl];
+    findings.counts = count(history, calm);
     let mut by_name: Vec<Vec<u32>> = vec![Vec::new(); history.names.len()];
     for (index, op) in (0_u32..).zip(&history.ops) {
         by_name[usize::from(op.name)].push(index);
     }
-    for ops in &mut by_name {
+    for (ops, ttl) in by_name.iter_mut().zip(&history.ttls) {
+        let calm = &calms[ttl];
         ops.sort_unstable_by_key(|op| history.ops[*op as usize].answered);
         exclusion::check(history, ops, &mut findings);
         if history.plan.fair {
-            order::check(history, &calm, ops, &mut findings);
+            order::check(history, calm, ops, &mut findings);
         }
-        liveness::check_free(history, &calm, ops, &mut findings);
+        liveness::check_free(history, calm, ops, &mut findings);
     }
     fence::check(history, &mut findings);
-    liveness::check_answers(history, &calm, &mut findings);
+    liveness::check_answers(history, calm, &mut findings);
+    holders::check(history, &by_name, &mut findings);
+    tickets::check(history, &mut findings);
     for process in history.processes.iter().filter(|it| it.killed.is_none() && it.ended.is_none()) {
         findings.add(Rule::Crash, process.last_line, &[], || {
             format!("client-{}.{} ended without a reason", process.client, process.generation)

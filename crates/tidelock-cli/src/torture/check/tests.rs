@@ -1,6 +1,7 @@
 //! Every rule finds a history that breaks it, and passes one that does not.
 
-use proptest::prelude::{Strategy, any, proptest};
+mod lines;
+mod tickets;
 
 use super::{Rule, check};
 use crate::torture::{
@@ -18,7 +19,8 @@ impl Tale {
     fn new() -> Self {
         let plan = Plan { seed: 1, store: "any".to_owned(), ttl: TTL, fair: true, overlaps_allowed: false };
         let mut history = History::new(plan);
-        history.intern("torture/a");
+        history.names.push("torture/a".to_owned());
+        history.ttls.push(TTL);
         for client in 0..4 {
             let process = Process { client, ended: Some(Nanos::MAX), ..Process::default() };
             history.processes.push(process);
@@ -117,7 +119,7 @@ fn a_holder_that_is_killed_or_taken_out_excludes_nobody() {
     tale.0.processes[0].killed = None;
     // By its epoch: the token that others see may be one of an earlier hand-off.
     tale.0.ops[held].token += 3;
-    tale.0.breaks.push(Break { at: at(499), name: 0, token: 1 << 10 });
+    tale.0.breaks.push(Break { process: 1, at: at(499), done: None, name: 0, token: 1 << 10 });
     assert_eq!(tale.broken(), []);
 }
 
@@ -140,6 +142,19 @@ fn an_owner_re_enters_and_others_do_not() {
     assert_eq!(tale.broken(), [Rule::Overlap, Rule::SameToken]);
     (tale.0.ops[first].owner, tale.0.ops[again].owner) = (7, 7);
     assert_eq!(tale.broken(), []);
+}
+
+#[test]
+fn only_readers_that_ask_at_the_same_time_may_have_one_token() {
+    let mut tale = Tale::new();
+    let first = tale.shares(0, Share::Shared, 1, (0, 2, 30));
+    let second = tale.shares(1, Share::Shared, 1, (1, 3, 30));
+    assert_eq!(tale.broken(), []);
+    tale.0.ops[second].asked = tale.0.ops[first].answered + 1;
+    assert_eq!(tale.broken(), [Rule::SameToken]);
+    let permits = Share::Permits { n: 1, of: 3 };
+    (tale.0.ops[first].share, tale.0.ops[second].share, tale.0.ops[second].asked) = (permits, permits, at(1));
+    assert_eq!(tale.broken(), [Rule::SameToken]);
 }
 
 #[test]
@@ -229,6 +244,22 @@ fn a_patient_request_that_gives_up_is_found() {
     assert_eq!(tale.broken(), [Rule::Impatient]);
     tale.0.ops[patient].patience = 50 * MS;
     assert_eq!(tale.broken(), []);
+    // The store was there for all of this time.
+    (tale.0.ops[patient].patience, tale.0.ops[patient].answered) = (5_000 * MS, at(5_000));
+    assert_eq!(tale.broken(), [Rule::Denied]);
+    tale.fault(4_000, 4_100);
+    tale.0.faults[0].kind = "blip".to_owned();
+    assert_eq!(tale.broken(), [], "not for so long");
+}
+
+#[test]
+fn a_request_that_is_denied_is_found_unless_a_fault_was_near() {
+    let mut tale = Tale::new();
+    let denied = tale.asks(0, Share::Shared, 0);
+    (tale.0.ops[denied].answer, tale.0.ops[denied].answered) = (Answer::Failed, at(10));
+    assert_eq!(tale.broken(), [Rule::Denied]);
+    tale.fault(5, 6);
+    assert_eq!(tale.broken(), []);
 }
 
 #[test]
@@ -236,7 +267,7 @@ fn an_answer_that_comes_late_is_found_unless_a_fault_was_near() {
     let mut tale = Tale::new();
     let late = tale.asks(0, Share::Exclusive, 0);
     let op = &mut tale.0.ops[late];
-    (op.patience, op.answer, op.answered) = (100 * MS, Answer::TimedOut, at(100));
+    (op.patience, op.answer, op.answered) = (100 * MS, Answer::Refused, at(100));
     assert_eq!(tale.broken(), []);
     tale.0.ops[late].answered = at(6_000);
     assert_eq!(tale.broken(), [Rule::Unanswered]);
@@ -256,6 +287,148 @@ fn a_lock_that_stays_free_while_somebody_waits_is_found() {
     assert_eq!(tale.broken(), [Rule::LateWakeUp], "before the end of the lease");
     tale.fault(50, 60);
     assert_eq!(tale.broken(), []);
+    // A connection that was closed is open again at once.
+    for kind in ["close", "blip", "mute"] {
+        tale.0.faults[0].kind = kind.to_owned();
+        assert_eq!(tale.broken(), [Rule::LateWakeUp], "{kind}");
+    }
+    tale.0.faults[0].healed = Some(at(2_000));
+    assert_eq!(tale.broken(), [], "not for so long");
+}
+
+#[test]
+fn a_wait_in_vain_for_a_free_lock_is_found() {
+    let mut tale = Tale::new();
+    tale.holds(0, 1, 0, 1, 100);
+    let waited = tale.asks(1, Share::Exclusive, 10);
+    let op = &mut tale.0.ops[waited];
+    (op.patience, op.answer, op.answered) = (4_000 * MS, Answer::TimedOut, at(4_010));
+    assert_eq!(tale.broken(), []);
+    (tale.0.ops[waited].patience, tale.0.ops[waited].answered) = (5_000 * MS, at(5_010));
+    assert_eq!(tale.broken(), [Rule::NotFreed]);
+}
+
+#[test]
+fn a_reader_that_waits_for_nobody_but_readers_is_found() {
+    let mut tale = Tale::new();
+    tale.shares(0, Share::Shared, 1, (0, 1, 9_000));
+    let writer = tale.asks(1, Share::Exclusive, 10);
+    (tale.0.ops[writer].answer, tale.0.ops[writer].answered) = (Answer::GaveUp, at(1_000));
+    let reader = tale.shares(2, Share::Shared, 2, (20, 1_001, 9_000));
+    assert_eq!(tale.broken(), []);
+    tale.0.ops[reader].answered = at(5_100);
+    assert_eq!(tale.broken(), [Rule::LateWakeUp]);
+    // It may have waited for this one.
+    let other = tale.asks(3, Share::Exclusive, 500);
+    (tale.0.ops[other].answer, tale.0.ops[other].answered) = (Answer::GaveUp, at(6_000));
+    assert_eq!(tale.broken(), []);
+}
+
+/// Three holds of one grant, handed on by tasks of a client.
+fn handed_on() -> (Tale, [usize; 3]) {
+    let mut tale = Tale::new();
+    let first = tale.holds(0, 7, 0, 1, 20);
+    let second = tale.holds(0, 7, 2, 21, 40);
+    let third = tale.holds(0, 7, 3, 41, 60);
+    tale.0.ops[second].token += 1;
+    tale.0.ops[third].token += 2;
+    (tale, [first, second, third])
+}
+
+#[test]
+fn a_lost_lock_that_is_handed_on_is_found() {
+    let (mut tale, [_, second, third]) = handed_on();
+    assert_eq!(tale.broken(), []);
+    tale.0.ops[third].let_go_lost = true;
+    assert_eq!(tale.broken(), [], "nobody came after it");
+    tale.0.ops[second].let_go_lost = true;
+    assert_eq!(tale.broken(), [Rule::HandedOnLost]);
+}
+
+#[test]
+fn a_process_that_keeps_a_lock_to_itself_is_found() {
+    let (mut tale, [_, _, third]) = handed_on();
+    let op = &mut tale.0.ops[third];
+    (op.answered, op.releasing, op.freed) = (at(1_500), at(1_501), at(1_502));
+    assert_eq!(tale.broken(), []);
+    let op = &mut tale.0.ops[third];
+    (op.answered, op.releasing, op.freed) = (at(1_600), at(1_601), at(1_602));
+    assert_eq!(tale.broken(), [Rule::KeptToItself]);
+    tale.fault(100, 200);
+    assert_eq!(tale.broken(), [], "it may have been stopped");
+}
+
+#[test]
+fn a_release_that_hides_a_loss_is_found() {
+    let mut tale = Tale::new();
+    let held = tale.holds(0, 1, 0, 1, 100);
+    tale.0.breaks.push(Break { process: 1, at: at(49), done: Some(at(50)), name: 0, token: 1 << 10 });
+    assert_eq!(tale.broken(), [Rule::Unreported]);
+    tale.0.ops[held].released = Released::NotHeld;
+    assert_eq!(tale.broken(), []);
+    tale.0.ops[held].released = Released::Freed;
+    tale.fault(10, 20);
+    assert_eq!(tale.broken(), [], "the answer to the release may have been lost");
+    for kind in ["deaf", "lag"] {
+        tale.0.faults[0].kind = kind.to_owned();
+        assert_eq!(tale.broken(), [Rule::Unreported], "{kind}");
+    }
+    tale.0.ops[held].freed = at(100) + TTL / 4;
+    assert_eq!(tale.broken(), [], "it may have been asked twice");
+    tale.0.ops[held].freed = at(101);
+    tale.0.breaks[0].done = Some(at(110));
+    assert_eq!(tale.broken(), [Rule::Unreported], "one of the two must have found nothing");
+    tale.0.breaks[0].done = Some(at(49) + TTL / 4);
+    assert_eq!(tale.broken(), [], "it may have been asked twice");
+    (tale.0.breaks[0].at, tale.0.breaks[0].done) = (at(102), Some(at(103)));
+    assert_eq!(tale.broken(), [], "it was released before");
+    (tale.0.breaks[0].at, tale.0.breaks[0].done) = (at(49), Some(at(50)));
+    // One that went away at that moment may have had it.
+    let other = tale.asks(0, Share::Exclusive, 20);
+    (tale.0.ops[other].answer, tale.0.ops[other].answered) = (Answer::GaveUp, at(101));
+    assert_eq!(tale.broken(), []);
+}
+
+#[test]
+fn a_holder_that_does_not_hear_that_it_was_taken_out_is_found() {
+    let mut tale = Tale::new();
+    let held = tale.holds(0, 1, 0, 1, 4_000);
+    tale.0.ops[held].released = Released::NotHeld;
+    tale.0.breaks.push(Break { process: 1, at: at(99), done: Some(at(100)), name: 0, token: 1 << 10 });
+    tale.0.ops[held].checked = at(2_500);
+    assert_eq!(tale.broken(), [], "a renewal may be as far away");
+    tale.0.ops[held].checked = at(2_700);
+    assert_eq!(tale.broken(), [Rule::Unaware]);
+    tale.fault(200, 300);
+    assert_eq!(tale.broken(), [], "it could not ask");
+    tale.0.faults[0].kind = "deaf".to_owned();
+    assert_eq!(tale.broken(), [Rule::Unaware]);
+    // It asked again when its connection was open again, unless that was at the last moment.
+    tale.0.faults[0].kind = "close".to_owned();
+    tale.0.faults[0].healed = Some(at(99));
+    assert_eq!(tale.broken(), [Rule::Unaware]);
+    tale.0.faults[0].healed = Some(at(1_200));
+    assert_eq!(tale.broken(), []);
+}
+
+#[test]
+fn a_claim_that_is_not_given_back_is_found_unless_a_fault_was_near() {
+    let mut tale = Tale::new();
+    let gone = tale.asks(0, Share::Exclusive, 0);
+    (tale.0.ops[gone].answer, tale.0.ops[gone].answered) = (Answer::GaveUp, at(10));
+    assert_eq!(tale.broken(), []);
+    tale.0.strays.push((at(2_200), gone as u32));
+    assert_eq!(tale.broken(), [Rule::Stray]);
+    tale.fault(5, 15);
+    assert_eq!(tale.broken(), []);
+    // A connection that was closed is open again at once.
+    tale.0.faults[0].kind = "close".to_owned();
+    assert_eq!(tale.broken(), [Rule::Stray]);
+    tale.0.faults[0].healed = Some(at(300));
+    assert_eq!(tale.broken(), [], "not for so long");
+    tale.0.faults[0].kind = "cut".to_owned();
+    tale.0.faults[0].target = "client-1.0".to_owned();
+    assert_eq!(tale.broken(), [Rule::Stray], "it hit another client");
 }
 
 #[test]
@@ -265,52 +438,4 @@ fn a_client_that_ends_on_its_own_is_found() {
     assert_eq!(tale.broken(), [Rule::Crash]);
     tale.0.processes[3].killed = Some(at(1));
     assert_eq!(tale.broken(), []);
-}
-
-/// A fair line of one exclusive lock: clients ask at these times and hold for these times.
-fn line() -> impl Strategy<Value = Vec<(u32, u64, u64)>> {
-    proptest::collection::vec((0_u32..4, 0_u64..400, 1_u64..50), 2..60)
-}
-
-/// What a right store makes of it. Each client asks again only after it released.
-fn played(asks: &[(u32, u64, u64)]) -> Tale {
-    let mut tale = Tale::new();
-    let mut free_at = 1_u64;
-    let mut idle_at = [0_u64; 4];
-    for (epoch, (client, pause, hold)) in (1..).zip(asks) {
-        let idle = &mut idle_at[*client as usize];
-        // In the order of the list, which is thus the order of arrival.
-        let asked = (*idle + pause % 20).max(free_at.saturating_sub(*pause));
-        let granted = asked.max(free_at) + 1;
-        let index = tale.holds(*client, epoch, asked, granted, granted + hold);
-        tale.writes(index, granted);
-        free_at = granted + hold + 1;
-        *idle = free_at + 1;
-    }
-    tale
-}
-
-proptest! {
-    #[test]
-    fn what_a_right_store_does_is_clean(asks in line()) {
-        assert_eq!(played(&asks).broken(), []);
-    }
-
-    #[test]
-    fn a_grant_inside_the_hold_before_is_found(asks in line(), which in any::<proptest::sample::Index>()) {
-        let mut tale = played(&asks);
-        let second = which.index(asks.len() - 1) + 1;
-        tale.0.ops[second].answered = tale.0.ops[second - 1].releasing - MS / 2;
-        tale.0.ops[second].asked = tale.0.ops[second - 1].asked;
-        assert!(tale.broken().contains(&Rule::Overlap));
-    }
-
-    #[test]
-    fn a_token_of_an_earlier_hold_is_found(asks in line(), which in any::<proptest::sample::Index>()) {
-        let mut tale = played(&asks);
-        let second = which.index(asks.len() - 1) + 1;
-        tale.0.ops[second].asked = tale.0.ops[second - 1].answered + 1;
-        tale.0.ops[second].token = tale.0.ops[second - 1].token - 1;
-        assert!(tale.broken().contains(&Rule::TokenOrder));
-    }
 }

@@ -1,0 +1,229 @@
+//! Reads histories back: folds the lines of all processes into one [`Op`] per request.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::Path,
+};
+
+use super::{
+    history::{
+        Answer, Break, Decision, Fault, History, Op, Process, Released, Resume, TAKEN_AWAY, client_of,
+    },
+    record::{Event, Nanos, Plan},
+};
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    history: History,
+    has_plan: bool,
+    /// Where the operations of a process begin.
+    starts: Vec<u32>,
+    by_client: HashMap<(u32, u32), u32>,
+    faults: HashMap<u32, usize>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let plan = Plan { seed: 0, store: String::new(), ttl: 0, fair: false, overlaps_allowed: false };
+        Self {
+            history: History::new(plan),
+            has_plan: false,
+            starts: Vec::new(),
+            by_client: HashMap::new(),
+            faults: HashMap::new(),
+        }
+    }
+}
+
+impl Reader {
+    /// Calls `take` with each whole line.
+    fn lines(path: &Path, mut take: impl FnMut(Nanos, Event)) -> io::Result<()> {
+        let mut reader = BufReader::with_capacity(1 << 18, File::open(path)?);
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let Some(whole) = line.strip_suffix('\n') else { return Ok(()) };
+            let (at, event) = Event::parse(whole).ok_or_else(|| {
+                io::Error::other(format!("{} has the line {whole:?}, which is no event", path.display()))
+            })?;
+            take(at, event);
+        }
+    }
+
+    pub(super) fn process(&mut self, path: &Path) -> io::Result<()> {
+        let index = u32::try_from(self.history.processes.len()).unwrap_or(u32::MAX);
+        let start = self.history.ops.len();
+        let start_index = u32::try_from(start).unwrap_or(u32::MAX);
+        self.starts.push(start_index);
+        let mut process = Process::default();
+        let history = &mut self.history;
+        Self::lines(path, |at, event| {
+            history.first = history.first.min(at);
+            history.last = history.last.max(at);
+            process.last_line = process.last_line.max(at);
+            match event {
+                Event::Hello { client, generation } => {
+                    (process.client, process.generation) = (client, generation);
+                }
+                Event::Asked { op, lock, share, owner, patience } => {
+                    history.ops.push(Op { owner, patience, ..Op::new(index, op, lock, share, at) });
+                }
+                Event::Breaking { lock, token } => {
+                    history.breaks.push(Break { process: index, at, done: None, name: lock, token });
+                }
+                Event::Broke { lock, token } => {
+                    let begun = |it: &&mut Break| it.name == lock && it.token == token && it.done.is_none();
+                    if let Some(it) = history.breaks.iter_mut().rev().find(begun) {
+                        it.done = Some(at);
+                    }
+                }
+                Event::Hung { from } | Event::Slow { from } => {
+                    let target = format!("client-{}.{}", process.client, process.generation);
+                    let kind = if matches!(event, Event::Hung { .. }) { "hang" } else { "slow" }.to_owned();
+                    history.faults.push(Fault { kind, target, began: from, healed: Some(at) });
+                }
+                Event::Stray { op } => history.strays.push((at, start_index + op)),
+                Event::Bye { .. } => process.ended = Some(at),
+                Event::Resumed { op: number, token, until } => {
+                    if let Some(op) = history.ops.get_mut(start + number as usize) {
+                        let op_index = start_index + number;
+                        history.resumes.push(Resume { at, op: op_index, token, promised: op.until });
+                        op.until = op.until.max(until);
+                    }
+                }
+                other => {
+                    // Requests are numbered from zero in the order in which they were written.
+                    if let Some(op) = number(&other).and_then(|op| history.ops.get_mut(start + op as usize)) {
+                        fold(op, at, &other);
+                    }
+                }
+            }
+        })?;
+        self.by_client.insert((process.client, process.generation), index);
+        self.history.processes.push(process);
+        Ok(())
+    }
+
+    /// The plan and the locks.
+    pub(super) fn plan(&mut self, path: &Path) -> io::Result<()> {
+        let Self { history, has_plan, .. } = self;
+        Self::lines(path, |at, event| match event {
+            Event::Plan(plan) => {
+                history.plan = plan;
+                history.first = history.first.min(at);
+                *has_plan = true;
+            }
+            Event::Lock { lock, ttl, name } if usize::from(lock) == history.names.len() => {
+                history.names.push(name);
+                history.ttls.push(ttl);
+            }
+            _ => {}
+        })
+    }
+
+    pub(super) fn run(&mut self, path: &Path) -> io::Result<()> {
+        let Self { history, starts, by_client, faults, .. } = self;
+        Self::lines(path, |at, event| {
+            history.last = history.last.max(at);
+            match event {
+                Event::FaultBegan { fault, kind, target } => {
+                    if kind == "kill" {
+                        let process = client_of(&target).and_then(|client| by_client.get(&client));
+                        if let Some(process) = process {
+                            history.processes[*process as usize].killed = Some(at);
+                        }
+                    }
+                    faults.insert(fault, history.faults.len());
+                    history.faults.push(Fault { kind, target, began: at, healed: None });
+                }
+                Event::FaultEnded { fault } => {
+                    if let Some(fault) = faults.get(&fault) {
+                        history.faults[*fault].healed = Some(at);
+                    }
+                }
+                Event::Wrote { client, generation, op, accepted } => {
+                    if let Some(process) = by_client.get(&(client, generation)) {
+                        let op = starts[*process as usize] + op;
+                        history.writes.push(Decision { at, op, accepted });
+                    }
+                }
+                _ => {}
+            }
+        })
+    }
+
+    pub(super) fn finish(mut self) -> Option<History> {
+        let (ops, names) = (self.history.ops.len(), self.history.names.len());
+        let known = |lock: u16| usize::from(lock) < names;
+        if self.history.ops.iter().any(|op| !known(op.name)) {
+            return None;
+        }
+        self.history.breaks.retain(|it| known(it.name));
+        self.history.strays.retain(|(_, op)| (*op as usize) < ops);
+        self.history.writes.retain(|write| (write.op as usize) < ops);
+        self.has_plan.then_some(self.history)
+    }
+}
+
+/// The request that an event is of.
+fn number(event: &Event) -> Option<u32> {
+    match event {
+        Event::Queued { op }
+        | Event::Granted { op, .. }
+        | Event::Checked { op, .. }
+        | Event::Lost { op, .. }
+        | Event::Releasing { op, .. }
+        | Event::Released { op, .. }
+        | Event::Refused { op }
+        | Event::TimedOut { op }
+        | Event::GaveUp { op }
+        | Event::Failed { op, .. } => Some(*op),
+        _ => None,
+    }
+}
+
+/// Adds an event to its request.
+fn fold(op: &mut Op, at: Nanos, event: &Event) {
+    let answer = match event {
+        Event::Granted { token, until, .. } => {
+            (op.token, op.until) = (*token, *until);
+            Answer::Granted
+        }
+        Event::Refused { .. } => Answer::Refused,
+        Event::TimedOut { .. } => Answer::TimedOut,
+        Event::GaveUp { .. } => Answer::GaveUp,
+        Event::Failed { why, .. } if why == "Unavailable" => Answer::Unavailable,
+        Event::Failed { .. } => Answer::Failed,
+        Event::Queued { .. } => {
+            op.queued = at;
+            return;
+        }
+        Event::Checked { until, .. } => {
+            (op.until, op.checked) = (op.until.max(*until), at);
+            return;
+        }
+        Event::Lost { reason, .. } => {
+            op.lost = at;
+            if reason == TAKEN_AWAY {
+                op.taken_away = at;
+            }
+            return;
+        }
+        Event::Releasing { left, .. } => {
+            (op.releasing, op.let_go_lost) = (at, *left == 0);
+            return;
+        }
+        Event::Released { answer, .. } => {
+            op.freed = at;
+            op.released = if answer == "ok" { Released::Freed } else { Released::NotHeld };
+            return;
+        }
+        _ => return,
+    };
+    (op.answered, op.answer) = (at, answer);
+}
