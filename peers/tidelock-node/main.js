@@ -10,7 +10,7 @@ await main(([server]) => {
     return locks.get(name);
   };
   return {
-    lock: async (name) => (await of(name)).lock(),
+    lock: async (name) => (locks.get(name) ?? (await of(name))).lock(),
     kept: async (name) => (await of(name)).lock(),
     attempt: async (name) => (await (await of(name)).tryLock()) !== undefined,
   };

@@ -1,4 +1,5 @@
 // A lock that is held: until it is released, or lost.
+import { now } from './clock.js';
 import { fromAnswer, Lost, Unavailable } from './errors.js';
 import { Gone } from './link.js';
 import { question } from './window.js';
@@ -16,7 +17,7 @@ export class Held {
   #link;
   #shown;
   #opened;
-  #timer;
+  #watch;
   #controller;
 
   /** `opened`: whether it can be ended on its own connection. */
@@ -28,8 +29,10 @@ export class Held {
     this.#shown = shown;
     this.token = window.token;
     this.tokens = window.tokens;
-    link.came = () => this.#came();
-    this.#later(window.ttl / 3);
+    // What the connection and the alarm call.
+    this.#watch = { at: 0, early: 0, came: () => this.#came(), ring: () => this.#tick() };
+    link.watcher = this.#watch;
+    this.#confirmLater();
   }
 
   /** An AbortSignal that fires when the lock is lost, with the `Lost` error as its reason. */
@@ -88,15 +91,18 @@ export class Held {
   }
 
   #forget() {
-    clearTimeout(this.#timer);
-    this.#link.came = undefined;
+    this.#links.alarm.delete(this.#watch);
+    this.#link.watcher = undefined;
   }
 
   #later(millis) {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#tick(), Math.max(1, millis));
-    // What keeps the program alive is the stream.
-    this.#timer.unref();
+    this.#links.alarm.set(this.#watch, now() + millis, 0);
+  }
+
+  /** Confirmations may be early, so that those of many holds come together. */
+  #confirmLater() {
+    const { ttl } = this.#window;
+    this.#links.alarm.set(this.#watch, now() + ttl / 3, ttl / 24);
   }
 
   #expire() {
@@ -112,24 +118,24 @@ export class Held {
     const limit = this.#window.remaining();
     // The end of the window is noticed also while the server hangs.
     this.#later(limit);
-    let answer;
     try {
-      answer = await this.#links.ask('POST', `/v1/holds/${this.#window.hold}`, {}, { limit });
+      const answer = await this.#links.confirm(this.#window.hold, limit);
+      if (this.#window.ended) return;
+      this.#window.confirmed(answer, asked);
     } catch {
       if (!this.#window.ended) this.#later(Math.min(RETRY, this.#window.remaining()));
       return;
     }
-    if (this.#window.ended) return;
-    this.#window.confirmed(answer, asked);
     if (this.#window.lost) this.#stop();
-    else this.#later(Math.min(this.#window.ttl / 3, this.#window.remaining()));
+    else if (this.#window.remaining() < this.#window.ttl / 3) this.#later(this.#window.remaining());
+    else this.#confirmLater();
   }
 
   /**
    * Releases the lock; resolves when the store has confirmed that. Rejects with `Lost` if it was lost before, and with
    * `Unavailable` if the server did not answer: the lock is then free as soon as the server or the store notices.
    */
-  async release() {
+  release() {
     return this._finish('release');
   }
 
@@ -154,8 +160,9 @@ export class Held {
       }
       throw error;
     }
-    // Its end comes with the last line, or with the next answer.
-    link.streams = link.used = true;
+    // The end of the stream comes with its last line, or with the next answer.
+    link.streams = link.reader.status !== 0;
+    link.used = true;
     this.#links.put(link);
   }
 

@@ -51,8 +51,9 @@ export class Lock {
   }
 
   /** Acquires the lock, and waits in the queue for up to `wait`. An aborted `signal` leaves the queue. */
-  async lock({ wait, signal, onWaiting } = {}) {
-    return this.acquire(Held, wait === undefined ? this.wait : millis(wait), signal, onWaiting);
+  lock(options) {
+    const { wait, signal, onWaiting } = options ?? {};
+    return this.acquire(Held, wait === undefined ? this.wait : wait, signal, onWaiting);
   }
 
   /** Acquires the lock if it is free; else resolves with `undefined`. */
@@ -84,7 +85,8 @@ export class Lock {
     return text;
   }
 
-  async acquire(kind, wait, signal, onWaiting) {
+  async acquire(kind, time, signal, onWaiting) {
+    const wait = millis(time);
     signal?.throwIfAborted();
     const links = this.client.links;
     const begun = now();
@@ -97,7 +99,11 @@ export class Lock {
       try {
         link = links.kept() ?? (await links.fresh());
         stale = link.used;
-        return await this.#ask(kind, link, text, left, signal, onWaiting);
+        const asked = question();
+        link.send(text);
+        const limit = left === undefined || left === Number.POSITIVE_INFINITY ? undefined : left + GRACE;
+        const outcome = await link.until((reader) => this.#outcome(reader, asked, onWaiting), limit, signal);
+        return this.#give(kind, link, outcome, staysOpen(left));
       } catch (error) {
         // The server is gone or was restarted. It is asked again while the caller waits.
         const unreachable = error instanceof Unavailable && error.cause !== undefined && error.retryable;
@@ -114,15 +120,11 @@ export class Lock {
     }
   }
 
-  async #ask(kind, link, text, wait, signal, onWaiting) {
-    const asked = question();
-    link.send(text);
-    const limit = wait === undefined || wait === Number.POSITIVE_INFINITY ? undefined : wait + GRACE;
-    const outcome = await link.until((reader) => this.#outcome(reader, asked, onWaiting), { limit, signal });
+  #give(kind, link, outcome, open) {
     if (outcome.status !== undefined) {
       link.used = true;
       // The server does not wait for the end of a body that stays open.
-      if (staysOpen(wait)) link.close();
+      if (open) link.close();
       else this.client.links.put(link);
       throw fromAnswer(outcome.status, outcome.body);
     }
@@ -130,16 +132,19 @@ export class Lock {
       link.close();
       throw new Gone(`${this.shown} was granted and lost while this program was stopped`);
     }
-    return new kind(this.client.links, outcome, link, this.shown, staysOpen(wait));
+    return new kind(this.client.links, outcome, link, this.shown, open);
   }
 
   /** A window, an answer that is an error, or `undefined` until one of them is here. */
   #outcome(reader, asked, onWaiting) {
+    const { trust } = this.client.links.place;
+    const sole = reader.soleLine();
+    if (sole !== undefined) return firstLine(sole, asked, onWaiting, trust);
     if (!reader.head()) return undefined;
     if (reader.status !== 200) return reader.body();
     const lines = reader.lines();
     for (const [at, line] of lines.entries()) {
-      const window = firstLine(line, asked, onWaiting, this.client.links.place.trust);
+      const window = firstLine(line, asked, onWaiting, trust);
       if (window === undefined) continue;
       // What came with it may already say that it is lost.
       for (const later of lines.slice(at + 1)) window.read(later);
@@ -216,7 +221,8 @@ export class Election extends Lock {
       link.send(request('GET', `${this.path}/watch`, undefined, links.place.token));
       const refused = await link.until(
         (reader) => (reader.head() ? (reader.status === 200 ? false : reader.body()) : undefined),
-        { signal },
+        undefined,
+        signal,
       );
       if (refused) throw fromAnswer(refused.status, refused.body);
       for (;;) {
@@ -225,7 +231,8 @@ export class Election extends Lock {
             const come = reader.lines();
             return come.length > 0 || reader.ended ? come : undefined;
           },
-          { signal },
+          undefined,
+          signal,
         );
         if (lines.length === 0) return;
         for (const line of lines) {

@@ -19,8 +19,8 @@ export class Window {
     this.trust = trust;
     this.details = granted;
     this.hold = String(granted.hold);
-    this.tokens = (granted.tokens ?? [granted.token]).map(BigInt);
-    this.token = granted.token === undefined ? this.tokens[0] : BigInt(granted.token);
+    this.tokens = granted.tokens?.map(BigInt) ?? [BigInt(granted.token)];
+    this.token = granted.tokens === undefined || granted.token === undefined ? this.tokens[0] : BigInt(granted.token);
     this.ttl = Number(granted.ttl_ms);
     this.asked = asked;
     this.length = (Number(granted.until_us) / 1000) * trust;

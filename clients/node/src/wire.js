@@ -38,9 +38,19 @@ export const ENDINGS = Object.fromEntries(
   ['release', 'done', 'failed'].map((end) => [end, `${chunk(JSON.stringify({ end }))}0\r\n\r\n`]),
 );
 
+/** What a stream says when its hold was released, and its end, which comes with it or after it. */
+const RELEASED = chunk('{"event":"released"}');
+const END = '0\r\n\r\n';
+const RELEASED_AND_END = RELEASED + END;
+/** What this many bytes do not end is not from a server of ours. */
+const LONGEST_HEAD = 65_536;
+const LONGEST_LINE = 1_048_576;
+
 /** How a hold is ended whose body does not stay open: method, path and body. */
 export const endElsewhere = (hold, ending) =>
   ending === 'release' ? ['DELETE', `/v1/holds/${hold}`] : ['POST', `/v1/holds/${hold}/${ending}`, {}];
+
+const SIZE = /^[0-9a-f]+$/i;
 
 /** Reads answers from bytes, one after the other. A stream is read line by line as it comes. */
 export class Reader {
@@ -55,27 +65,70 @@ export class Reader {
   keeps = true;
   /** Whether the body has ended. */
   ended = true;
+  /** The head of the last stream. */
+  known = undefined;
 
-  feed(data) {
-    const text = data.latin1Slice(0, data.length);
+  feed(data, length = data.length) {
+    const text = data.latin1Slice(0, length);
     this.raw = this.raw === '' ? text : this.raw + text;
+  }
+
+  /**
+   * The line that a stream begins with, if all that is here is a head as that of the last stream and one whole line.
+   * Almost all grants come so. Otherwise nothing is changed.
+   */
+  soleLine() {
+    const { raw, known } = this;
+    if (this.status !== 0 || known === undefined || !raw.startsWith(known)) return undefined;
+    const start = raw.indexOf('\r\n', known.length) + 2;
+    const end = raw.length - 3;
+    // The first line has to end where the data ends.
+    if (start < 2 || raw.indexOf('\n', start) !== end || !raw.endsWith('\r\n')) return undefined;
+    const size = raw.slice(known.length, start - 2);
+    if (!SIZE.test(size) || Number.parseInt(size, 16) !== end + 1 - start) return undefined;
+    this.status = 200;
+    this.left = -1;
+    this.keeps = true;
+    this.ended = false;
+    this.text = '';
+    this.raw = '';
+    return utf8(raw.slice(start, end));
+  }
+
+  /** Whether all that is here is that the hold of the stream was released. Otherwise nothing is changed. */
+  saysReleased() {
+    if (this.text !== '' || this.ended || this.left !== -1) return false;
+    if (this.raw === RELEASED_AND_END) {
+      this.ended = true;
+      this.status = 0;
+    } else if (this.raw !== RELEASED) {
+      return false;
+    }
+    this.raw = '';
+    return true;
   }
 
   /** Whether the head of the answer is here; then `status` is set. */
   head() {
     if (this.status !== 0) return true;
     const end = this.raw.indexOf('\r\n\r\n');
-    if (end < 0) return false;
-    const head = this.raw.slice(0, end).toLowerCase();
+    if (end < 0) {
+      if (this.raw.length > LONGEST_HEAD) throw new Error('the head of the answer does not end');
+      return false;
+    }
+    const whole = this.raw.slice(0, end + 4);
+    const head = whole.slice(0, end).toLowerCase();
     this.raw = this.raw.slice(end + 4);
     this.status = Number(head.slice(9, 12));
     const length = head.indexOf('\r\ncontent-length:');
     if (length >= 0) this.left = Number.parseInt(head.slice(length + 17), 10);
     else this.left = head.includes('\r\ntransfer-encoding: chunked') ? -1 : 0;
-    if (!(this.status >= 100) || Number.isNaN(this.left)) throw new Error('the answer cannot be read');
+    if (!(this.status >= 100) || !(this.left >= -1)) throw new Error('the answer cannot be read');
+    if (length >= 0 && this.left < 0) throw new Error('the answer cannot be read');
     this.keeps = !head.includes('\r\nconnection: close');
     this.ended = this.left === 0;
     this.text = '';
+    if (this.left === -1 && this.keeps && this.status === 200) this.known = whole;
     return true;
   }
 
@@ -92,11 +145,15 @@ export class Reader {
     }
     for (;;) {
       const end = this.raw.indexOf('\r\n');
-      if (end < 0) return;
+      if (end < 0) {
+        if (this.raw.length > LONGEST_HEAD) throw new Error('the size of a chunk does not end');
+        return;
+      }
       const size = Number.parseInt(this.raw.slice(0, end), 16);
-      if (Number.isNaN(size)) throw new Error('a chunk has no size');
+      if (!(size >= 0)) throw new Error('a chunk has no size');
       const stop = end + 2 + size;
       if (this.raw.length < stop + 2) return;
+      if (!this.raw.startsWith('\r\n', stop)) throw new Error('a chunk is longer than its size');
       this.text += this.raw.slice(end + 2, stop);
       this.raw = this.raw.slice(stop + 2);
       if (size === 0) {
@@ -120,7 +177,10 @@ export class Reader {
   lines() {
     this.advance();
     const end = this.text.lastIndexOf('\n');
-    if (end < 0) return [];
+    if (end < 0) {
+      if (this.text.length > LONGEST_LINE || this.raw.length > 2 * LONGEST_LINE) throw new Error('a line does not end');
+      return [];
+    }
     const whole = this.text.slice(0, end);
     this.text = this.text.slice(end + 1);
     return utf8(whole).split('\n').filter(Boolean);

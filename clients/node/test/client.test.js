@@ -16,6 +16,8 @@ const { Busy, connect, DoneAlready, Lost, Refused, RunningNow, TimedOut, Unavail
 const folder = mkdtempSync(join(tmpdir(), 'tidelock-client-'));
 const INDEX = fileURLToPath(new URL('../src/index.js', import.meta.url));
 const LIMIT = 60_000;
+/** By how much a confirmation prolongs a window at least. The clock alone has steps of 10 ms. */
+const RISE = 50;
 let store;
 let locks;
 
@@ -100,15 +102,32 @@ test('busy and timed out are told apart, and an aborted signal leaves the queue'
 
 test('a hold lives longer than its ttl', async () => {
   const held = await locks.mutex(fresh(), { ttl: 600 }).lock();
-  let longest = 0;
+  let last = held.remaining();
   let rises = 0;
   await until(() => {
     assert.ok(held.isHeld());
-    if (held.remaining() > longest) rises += 1;
-    longest = held.remaining();
-    return rises >= 6;
+    const remaining = held.remaining();
+    if (remaining > last + RISE) rises += 1;
+    last = remaining;
+    return rises >= 5;
   }, 'five confirmations');
   await held.release();
+});
+
+test('many holds are confirmed together', async () => {
+  const helds = await Promise.all(Array.from({ length: 150 }, () => locks.mutex(fresh(), { ttl: 3_000 }).lock()));
+  const before = helds.map((held) => held.remaining());
+  const confirmed = new Set();
+  await until(() => {
+    helds.forEach((held, at) => {
+      assert.ok(held.isHeld());
+      const remaining = held.remaining();
+      if (remaining > before[at] + RISE) confirmed.add(held);
+      before[at] = remaining;
+    });
+    return confirmed.size === helds.length;
+  }, 'a confirmation of each');
+  await Promise.all(helds.map((held) => held.release()));
 });
 
 test('an event loop that was blocked does not believe what it held', async () => {

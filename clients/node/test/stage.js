@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -182,6 +182,14 @@ export class Stage {
 }
 
 async function signal(process, what) {
-  if (what === 'kill') await process.kill();
-  else process.signal(what === 'stop' ? 'SIGSTOP' : 'SIGCONT');
+  if (what === 'kill') return process.kill();
+  process.signal(what === 'stop' ? 'SIGSTOP' : 'SIGCONT');
+  // A thread of it may run on for a while.
+  if (what === 'stop') while (!isStopped(process.child.pid)) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Whether no thread of a process runs. */
+function isStopped(pid) {
+  const state = (task) => readFileSync(`/proc/${pid}/task/${task}/stat`, 'utf8').split(') ').at(-1)[0];
+  return readdirSync(`/proc/${pid}/task`).every((task) => state(task) === 'T');
 }

@@ -51,6 +51,9 @@ class Process:
 
     def signal(self, number):
         self.child.send_signal(number)
+        if number == signal.SIGSTOP:
+            # A thread of it may run on for a while.
+            os.waitpid(self.child.pid, os.WUNTRACED)
 
     def kill(self):
         self.child.kill()

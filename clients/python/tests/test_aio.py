@@ -185,3 +185,33 @@ def test_once_election_tickets_and_stock(url, name):
         assert await stock.take("b") is tidelock.Sale.SOLD_OUT
 
     play(url, work)
+
+
+def test_many_holds_are_confirmed_together_over_few_connections(url, name):
+    async def work(locks):
+        count = 150
+        helds = await asyncio.gather(*(locks.mutex(f"{name}/{n}", ttl=3).acquire() for n in range(count)))
+        first = [held._window.deadline for held in helds]
+        open_before = len(locks._client.links.open)
+        while not all(held._window.deadline > before for held, before in zip(helds, first)):
+            assert all(held.is_held() for held in helds)
+            await asyncio.sleep(0.01)
+        # Each hold has its own, and those for confirmations carry many.
+        assert len(locks._client.links.open) <= open_before + count // 64 + 1
+        await asyncio.gather(*(held.release() for held in helds))
+
+    play(url, work)
+
+
+def test_a_client_is_used_by_one_event_loop_after_the_other(url, name):
+    locks = asyncio.run(tidelock.aio.connect(url))
+
+    async def pair():
+        async with locks.mutex(name, wait=30) as held:
+            return held.token
+
+    tokens = [asyncio.run(pair()) for _ in range(3)]
+    assert tokens == sorted(set(tokens))
+    # The loops that have ended are forgotten.
+    assert len(locks._client.links._locals) == 1
+    asyncio.run(locks.close())

@@ -218,6 +218,22 @@ def test_a_child_does_not_inherit_holds_and_is_told(locks, name):
         assert held.is_held()
 
 
+def test_a_child_has_its_own_label(url, locks, name):
+    lock = locks.mutex(name)
+    lock.acquire().release()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with lock:
+            os.write(write, locks.look(name).holders[0].label.encode())
+        locks.close()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert f"(pid {child})" in said.read()
+    os.waitpid(child, 0)
+
+
 def test_a_child_does_not_keep_the_lock_of_a_killed_parent(url, name, locks):
     program = run(
         PROGRAM

@@ -6,13 +6,15 @@ from types import TracebackType
 from typing import Any, Dict, List, Optional, Set, Tuple, Type
 
 from . import _calls, errors
+from ._alarm import Timed
 from ._calls import Duration
 from ._clock import now_ns
 from ._held import OnLost
+from ._keeper import BATCH, RETRY_NS
 from ._link import Link, Links, Watcher
 from ._pool import Gone
 from ._window import Window, check_ended
-from ._wire import ENDINGS, Garbled, end_elsewhere
+from ._wire import ENDINGS, Garbled, end_elsewhere, request
 
 
 class Client:
@@ -22,7 +24,42 @@ class Client:
         self.links = links
         self.ttl = ttl
         self.label = label
+        #: How many forks there have been since the client was made: a child has another process id.
+        self.forks = 0
         self.held: Set["Held"] = set()
+        #: Of each event loop, the holds that are confirmed together, and the tasks that do that.
+        self.due: Dict[asyncio.AbstractEventLoop, List["Held"]] = {}
+        self.tasks: Set["asyncio.Task[None]"] = set()
+
+    def confirm(self, held: "Held") -> None:
+        """Confirms a hold, in one message with others that are due now."""
+        loop = held._loop
+        due = self.due.setdefault(loop, [])
+        due.append(held)
+        if len(due) == 1:
+            loop.call_soon(self._confirm_due, loop)
+
+    def _confirm_due(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = self.due.pop(loop, [])
+        for start in range(0, len(due), BATCH):
+            task = loop.create_task(self._confirm(due[start : start + BATCH]))
+            # The loop itself does not keep its tasks.
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _confirm(self, batch: List["Held"]) -> None:
+        token = self.links.place.token
+        asked = [request("POST", f"/v1/holds/{held._window.hold}", {}, token) for held in batch]
+        noted = now_ns()
+        limit = max(1_000_000, min(held._window.deadline for held in batch) - noted) / 1e9
+        try:
+            answers = await self.links.ask_all(asked, True, limit)
+        except errors.Error:
+            for held in batch:
+                held._confirmed(0, b"", noted)
+            return
+        for held, (status, body) in zip(batch, answers):
+            held._confirmed(status, body, noted)
 
     def named(self, fields: Dict[str, Any]) -> Dict[str, Any]:
         defaults = _calls.body(ttl=self.ttl, label=self.label or _calls.default_label())
@@ -37,11 +74,12 @@ class Client:
     def after_fork(self) -> None:
         for held in list(self.held):
             held._window.lose("the lock is held by the parent process: after fork(), acquire locks in the child itself")
-        self.held = set()
+        self.held, self.due, self.tasks = set(), {}, set()
+        self.forks += 1
         self.links.after_fork()
 
 
-class Held(Watcher):
+class Held(Watcher, Timed):
     """A lock that is held, by the event loop that acquired it."""
 
     def __init__(self, client: Client, window: Window, link: Link, shown: str, opened: bool) -> None:
@@ -52,13 +90,14 @@ class Held(Watcher):
         #: Whether it can be ended on its own connection.
         self._opened = opened
         self._callbacks: List[OnLost] = []
-        self._loop = asyncio.get_running_loop()
-        self._confirming: Optional["asyncio.Task[None]"] = None
+        assert link.loop is not None
+        self._loop = link.loop
+        self._confirming = False
         self.token: int = window.token
         self.tokens: Tuple[int, ...] = window.tokens
         client.held.add(self)
         link.watcher = self
-        self._timer = self._loop.call_later(window.ttl_ns / 3e9, self._tick)
+        self._confirm_later()
 
     def is_held(self) -> bool:
         """Whether the lock is held at this moment. Reads the clock, and what the server has said."""
@@ -113,40 +152,46 @@ class Held(Watcher):
 
     def _forget(self) -> None:
         self._client.held.discard(self)
-        self._timer.cancel()
+        self._link.local.alarm.discard(self)
         self._link.watcher = None
 
-    def _tick(self) -> None:
+    def ring(self) -> None:
         if self._window.ended:
             return
         if self._window.expire():
             self._stop()
-        elif self._confirming is None or self._confirming.done():
-            self._confirming = self._loop.create_task(self._confirm())
-            self._later(self._window.deadline - now_ns())
         else:
+            if not self._confirming:
+                self._confirming = True
+                self._client.confirm(self)
+            # The end of the window is noticed also while the server hangs.
             self._later(self._window.deadline - now_ns())
 
     def _later(self, nanos: float) -> None:
-        self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.001, nanos / 1e9), self._tick)
+        self._link.local.alarm.set(self, max(0.001, nanos / 1e9))
 
-    async def _confirm(self) -> None:
-        noted = now_ns()
-        try:
-            status, body = await self._client.links.ask("POST", f"/v1/holds/{self._window.hold}", {})
-        except errors.Error:
-            # Asked again shortly, until the window ends.
-            if not self._window.ended:
-                self._later(min(50_000_000, self._window.deadline - now_ns()))
-            return
+    def _confirm_later(self) -> None:
+        # May be early, so that many holds are confirmed together.
+        self._link.local.alarm.set(self, self._window.ttl_ns / 3e9, self._window.ttl_ns / 24e9)
+
+    def _confirmed(self, status: int, body: bytes, noted: int) -> None:
+        """Takes the answer to a confirmation; 0: there was none."""
+        self._confirming = False
         if self._window.ended:
             return
-        self._window.confirmed(status, body, noted)
+        try:
+            self._window.confirmed(status, body, noted)
+        except (ValueError, KeyError):
+            status = 0
         if self._window.lost is not None:
             self._stop()
+        elif not status:
+            # Asked again shortly, until the window ends.
+            self._later(min(RETRY_NS, self._window.deadline - now_ns()))
+        elif self._window.deadline - now_ns() < self._window.ttl_ns // 3:
+            self._later(self._window.deadline - now_ns())
         else:
-            self._later(min(self._window.ttl_ns // 3, self._window.deadline - now_ns()))
+            self._confirm_later()
 
     async def release(self) -> None:
         """Releases the lock; returns when the store has confirmed that. Raises `Lost` if it was lost before."""

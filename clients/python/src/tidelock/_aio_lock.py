@@ -59,7 +59,20 @@ class Lock:
         self._call = call
         self._on_lost = on_lost
         self._on_waiting = on_waiting
+        self._ready: Dict[Optional[float], bytes] = {}
+        self._ready_for = client.forks
         self._entered: Dict[int, List[_Block]] = {}
+
+    def _request(self, wait: Optional[float]) -> bytes:
+        client = self._client
+        if self._ready_for != client.forks:
+            self._ready, self._ready_for = {}, client.forks
+        data = self._ready.get(wait)
+        if data is None:
+            data = self._call.request(wait, client.named({}), self._on_waiting is not None, client.links.place.token)
+            if len(self._ready) < 4:
+                self._ready[wait] = data
+        return data
 
     async def acquire(self, wait: Optional[Duration] = None) -> Held:
         """Acquires the lock, and waits in the queue for up to `wait` (default: that of the lock).
@@ -72,7 +85,7 @@ class Lock:
         while True:
             link: Optional[Link] = None
             try:
-                link = await self._client.links.get()
+                link = self._client.links.kept() or await self._client.links.fresh()
                 held = await self._ask(link, left)
             except (Gone, errors.Unavailable) as error:
                 stale = link is not None and link.used and not link.late and isinstance(error, Gone)
@@ -102,16 +115,18 @@ class Lock:
 
     async def _ask(self, link: Link, wait: Optional[float]) -> Held:
         client = self._client
-        data = self._call.request(wait, client.named({}), self._on_waiting is not None, client.links.place.token)
+        data = self._request(wait)
         noted = now_ns()
         window: "Window | errors.Error"
+        link.limit(None if wait is None else wait + GRACE)
         try:
-            with link.limited(None if wait is None else wait + GRACE):
-                window = await self._outcome(link, data, noted)
+            window = await self._outcome(link, data, noted)
         except BaseException:
             # Also if this task is cancelled: the closed stream leaves the queue.
             link.close()
             raise
+        finally:
+            link.unlimit()
         opened = _calls.stays_open(wait)
         if isinstance(window, errors.Error):
             if opened:
@@ -128,6 +143,13 @@ class Lock:
     async def _outcome(self, link: Link, data: bytes, noted: int) -> "Window | errors.Error":
         await link.send(data)
         try:
+            if not link.reader.raw:
+                await link.more()
+            line = link.reader.sole_line()
+            if line is not None:
+                window = first_line(line, noted, self._on_waiting, self._client.links.place.trust)
+                if window is not None:
+                    return window
             if await link.head() != 200:
                 return errors.from_answer(*await link.answer())
             while True:

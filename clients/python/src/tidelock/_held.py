@@ -15,6 +15,8 @@ OnLost = Callable[[errors.Lost], Any]
 class Held:
     """A lock that is held, until it is released, lost or dropped."""
 
+    __slots__ = ("_hold", "token", "tokens", "__weakref__")
+
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
         window = hold.window
@@ -104,7 +106,7 @@ class Held:
 
     def __del__(self) -> None:
         hold = getattr(self, "_hold", None)
-        if hold is not None:
+        if hold is not None and not hold.window.ended:
             hold.abandon()
 
     def __repr__(self) -> str:
@@ -113,6 +115,8 @@ class Held:
 
 class Turn(Held):
     """A job that runs once per period, and whose turn this is."""
+
+    __slots__ = ()
 
     @property
     def slot(self) -> Optional[str]:

@@ -62,7 +62,9 @@ class Hold:
 
     __slots__ = ("window", "connection", "keeper", "guard", "callbacks", "due", "shown", "opened", "watched", "__weakref__")
 
-    def __init__(self, window: Window, connection: Connection, keeper: "Keeper", shown: str, opened: bool) -> None:
+    def __init__(
+        self, window: Window, connection: Connection, keeper: "Keeper", shown: str, opened: bool, now: int
+    ) -> None:
         self.window = window
         #: Whether it can be ended on its own connection.
         self.opened = opened
@@ -75,7 +77,7 @@ class Hold:
         self.callbacks: List[Callable[[errors.Lost], Any]] = []
         self.shown = shown
         #: When the next confirmation is due.
-        self.due = min(now_ns(), window.deadline) + window.ttl_ns // 3
+        self.due = now + window.ttl_ns // 3
 
     def poll(self) -> None:
         """Reads what the server has said since, without waiting."""

@@ -1,13 +1,13 @@
 """Connections of event loops to the server, kept for each loop."""
 
 import asyncio
-import contextlib
 import os
 import socket
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple, cast
+from typing import Any, Dict, List, Optional, Tuple, cast
 
 from . import errors
+from ._alarm import Alarm, Timed
 from ._pool import PATIENCE, Gone
 from ._server import Address, Place
 from ._window import released
@@ -28,10 +28,21 @@ class Watcher:
         raise NotImplementedError
 
 
-class Link(asyncio.Protocol):
+class Local:
+    """What a client has in one event loop."""
+
+    __slots__ = ("idle", "alarm")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.idle: List[Link] = []
+        self.alarm = Alarm(loop)
+
+
+class Link(asyncio.Protocol, Timed):
     """One connection, used by one task at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, local: Local) -> None:
+        self.local = local
         self.reader = Reader()
         self.transport: Optional[asyncio.Transport] = None
         self.loop: Optional[asyncio.AbstractEventLoop] = None
@@ -80,30 +91,27 @@ class Link(asyncio.Protocol):
         assert self.transport is not None
         return int(self.transport.get_extra_info("socket").fileno())
 
-    @contextlib.contextmanager
-    def limited(self, limit: Optional[float]) -> Iterator[None]:
-        """Closes the connection if what happens in the block takes longer.
+    def limit(self, limit: Optional[float]) -> None:
+        """Closes the connection if what is asked next takes longer. `unlimit` has to follow.
 
         `asyncio.wait_for` would do, but before Python 3.12 it can swallow the cancellation of a task, and then nobody
         tells the task that its lock is lost. It also makes a task for each call.
         """
-        if limit is None:
-            yield
-            return
-        timer = asyncio.get_running_loop().call_later(limit, self._expire)
-        try:
-            yield
-        finally:
-            timer.cancel()
+        if limit is not None:
+            self.local.alarm.set(self, limit)
 
-    def _expire(self) -> None:
+    def unlimit(self) -> None:
+        self.local.alarm.discard(self)
+
+    def ring(self) -> None:
         self.late = True
         self.close()
 
     async def more(self) -> None:
         if self.gone:
             raise Gone("it took too long" if self.late else "the server closed the connection")
-        self._waiter = asyncio.get_running_loop().create_future()
+        assert self.loop is not None
+        self._waiter = self.loop.create_future()
         try:
             await self._waiter
         finally:
@@ -145,17 +153,22 @@ class Link(asyncio.Protocol):
         """Ends the hold whose stream this is. Raises what came of it unless it was released."""
         if self.gone or self.transport is None:
             raise Gone("the server closed the connection")
-        self.transport.write(data)
+        reader = self.reader
+        self.limit(PATIENCE)
         try:
-            with self.limited(PATIENCE):
-                while not released(self.reader.lines()):
-                    if self.reader.ended:
-                        raise Gone("the stream ended without a word")
-                    await self.more()
+            self.transport.write(data)
+            if not (reader.raw or reader.text or reader.ended):
+                await self.more()
+            while not (reader.says_released() or released(reader.lines())):
+                if reader.ended:
+                    raise Gone("the stream ended without a word")
+                await self.more()
         except Garbled as error:
             raise Gone(str(error)) from error
+        finally:
+            self.unlimit()
         # Its end comes with the last line, or before the next answer.
-        self.streams = self.used = True
+        self.streams, self.used = reader.status != 0, True
 
     def close(self) -> None:
         self.watcher = None
@@ -177,22 +190,36 @@ class Links:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._idle: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, List[Link]]" = weakref.WeakKeyDictionary()
+        self._locals: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Local]" = weakref.WeakKeyDictionary()
         self.open: "weakref.WeakSet[Link]" = weakref.WeakSet()
         self.closed = False
 
-    def idle(self) -> List[Link]:
-        return self._idle.setdefault(asyncio.get_running_loop(), [])
+    def _local(self) -> Local:
+        loop = asyncio.get_running_loop()
+        local = self._locals.get(loop)
+        if local is None:
+            self._forget_closed()
+            local = self._locals[loop] = Local(loop)
+        return local
 
-    async def get(self) -> Link:
+    def _forget_closed(self) -> None:
+        """Forgets what loops have left that were closed: a program may run one after the other."""
+        for loop, local in list(self._locals.items()):
+            if loop.is_closed():
+                del self._locals[loop]
+                for link in local.idle:
+                    link.close()
+
+    def kept(self) -> Optional[Link]:
+        """A kept connection of this event loop."""
         if self.closed:
             raise errors.Refused("this client is closed: connect again", kind="closed")
-        idle = self.idle()
+        idle = self._local().idle
         while idle:
             link = idle.pop()
             if not link.gone:
                 return link
-        return await self.fresh()
+        return None
 
     async def fresh(self) -> Link:
         loop = asyncio.get_running_loop()
@@ -207,27 +234,31 @@ class Links:
         return link
 
     async def _connect(self, address: Address) -> Link:
-        loop = asyncio.get_running_loop()
+        loop, local = asyncio.get_running_loop(), self._local()
         if isinstance(address, str):
-            return (await loop.create_unix_connection(Link, address))[1]
-        return (await loop.create_connection(Link, *address, ssl=self.place.tls))[1]
+            return (await loop.create_unix_connection(lambda: Link(local), address))[1]
+        return (await loop.create_connection(lambda: Link(local), *address, ssl=self.place.tls))[1]
 
     def put(self, link: Link) -> None:
         if self.closed or link.gone or not link.reader.keeps:
             link.close()
         else:
-            self.idle().append(link)
+            link.local.idle.append(link)
 
     async def ask(
         self, method: str, path: str, fields: Optional[Dict[str, Any]] = None, again: bool = True, limit: float = PATIENCE
     ) -> Tuple[int, bytes]:
-        data = request(method, path, fields, self.place.token)
+        return (await self.ask_all([request(method, path, fields, self.place.token)], again, limit))[0]
+
+    async def ask_all(self, asked: List[bytes], again: bool, limit: float) -> List[Tuple[int, bytes]]:
+        """Sends requests in one message, and reads their answers. ``again``: see `Pool.ask`."""
+        data = b"".join(asked)
         while True:
-            link = await self.get()
+            link = self.kept() or await self.fresh()
+            link.limit(limit)
             try:
-                with link.limited(limit):
-                    await link.send(data)
-                    answer = await link.answer()
+                await link.send(data)
+                answers = [await link.answer() for _ in asked]
             except (OSError, Gone) as error:
                 stale = link.used and not link.late
                 link.close()
@@ -237,8 +268,10 @@ class Links:
             except BaseException:
                 link.close()
                 raise
+            finally:
+                link.unlimit()
             self.put(link)
-            return answer
+            return answers
 
     async def close(self) -> None:
         self.closed = True
@@ -255,6 +288,6 @@ class Links:
                 os.dup2(nothing, link.descriptor(), inheritable=False)
             link.gone = True
         os.close(nothing)
-        self._idle = weakref.WeakKeyDictionary()
+        self._locals = weakref.WeakKeyDictionary()
         self.open = weakref.WeakSet()
         self.place.after_fork()

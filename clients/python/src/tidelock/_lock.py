@@ -30,6 +30,8 @@ class Client:
         self.keeper = Keeper(pool)
         self.ttl = ttl
         self.label = label
+        #: How many forks there have been since the client was made: a child has another process id.
+        self.forks = 0
 
     def named(self, fields: Dict[str, Any]) -> Dict[str, Any]:
         """Adds the settings of the client."""
@@ -49,6 +51,7 @@ class Client:
         self.pool.close()
 
     def after_fork(self) -> None:
+        self.forks += 1
         self.keeper.after_fork()
         self.pool.after_fork()
 
@@ -68,6 +71,7 @@ class Lock:
         self._on_lost = on_lost
         self._on_waiting = on_waiting
         self._ready: Dict[Optional[float], bytes] = {}
+        self._ready_for = client.forks
         # Of each thread, what its `with` blocks hold.
         self._entered: Dict[int, List[Held]] = {}
 
@@ -89,11 +93,12 @@ class Lock:
         return held
 
     def _request(self, wait: Optional[float]) -> bytes:
+        client = self._client
+        if self._ready_for != client.forks:
+            self._ready, self._ready_for = {}, client.forks
         data = self._ready.get(wait)
         if data is None:
-            data = self._call.request(
-                wait, self._client.named({}), self._on_waiting is not None, self._client.pool.token
-            )
+            data = self._call.request(wait, client.named({}), self._on_waiting is not None, client.pool.token)
             if len(self._ready) < 4:
                 self._ready[wait] = data
         return data
@@ -121,19 +126,14 @@ class Lock:
 
     def _ask(self, connection: Connection, data: bytes, wait: Optional[float]) -> Hold:
         pool = self._client.pool
+        opened = _calls.stays_open(wait)
         noted = now_ns()
         try:
             connection.send(data, None if wait is None else wait + GRACE)
-            status = connection.head()
-            if status != 200:
-                status, body = connection.answer()
-                if not _calls.stays_open(wait):
-                    pool.put(connection)
-                else:
-                    # The server does not wait for the end of the body.
-                    pool.drop(connection)
-                raise errors.from_answer(status, body)
-            window = self._first(connection, noted)
+            line = connection.sole_line()
+            window = None if line is None else first_line(line, noted, self._on_waiting, pool.place.trust)
+            if window is None:
+                window = self._outcome(connection, noted, opened)
         except socket.timeout as error:
             pool.drop(connection)
             raise errors.Unavailable(f"the tidelock server did not answer for {self._call.shown}") from error
@@ -149,26 +149,35 @@ class Lock:
             # Also for Ctrl-C: the closed stream leaves the queue.
             pool.drop(connection)
             raise
-        if window.remaining_ns() == 0:
+        now = now_ns()
+        if window.ended or now >= window.deadline:
             # This program was stopped while it waited, and the lock has expired again.
             pool.drop(connection)
             raise errors.Unavailable(
                 f"{self._call.shown} was granted and lost while this program was stopped", details={"reconnect": True}
             )
-        hold = Hold(window, connection, self._client.keeper, self._call.shown, _calls.stays_open(wait))
+        hold = Hold(window, connection, self._client.keeper, self._call.shown, opened, now)
         self._client.keeper.add(hold)
         if connection.reader.raw or connection.reader.text:
             hold.poll()
         return hold
 
-    def _first(self, connection: Connection, noted: int) -> Window:
-        """Reads up to the outcome."""
-        reader = connection.reader
+    def _outcome(self, connection: Connection, noted: int, opened: bool) -> Window:
+        """Reads up to the outcome, which comes late or is no grant."""
+        pool, reader = self._client.pool, connection.reader
+        if connection.head() != 200:
+            status, body = connection.answer()
+            if opened:
+                # The server does not wait for the end of the body.
+                pool.drop(connection)
+            else:
+                pool.put(connection)
+            raise errors.from_answer(status, body)
         while True:
             lines = reader.lines()
             while lines:
                 line = lines.pop(0)
-                window = first_line(line, noted, self._on_waiting, self._client.pool.place.trust)
+                window = first_line(line, noted, self._on_waiting, pool.place.trust)
                 if window is None:
                     continue
                 # What came with it may already say that it is lost.

@@ -13,8 +13,8 @@ from ._wire import Garbled, Reader, end_elsewhere, request
 
 #: How long a call may take that does not wait for a lock.
 PATIENCE = 15.0
-#: As long as a socket can wait: about eleven days.
-FOREVER = 1_000_000.0
+#: How much is read at once: more than all that is usual.
+READ = 8_192
 
 
 class Gone(Exception):
@@ -24,7 +24,7 @@ class Gone(Exception):
 class Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("socket", "reader", "used", "streams", "limit", "descriptor", "tls")
+    __slots__ = ("socket", "reader", "used", "streams", "limit", "waits", "waited", "descriptor", "tls")
 
     def __init__(self, address: Address, limit: float, tls: Optional[ssl.SSLContext] = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -36,7 +36,12 @@ class Connection:
         self.used = False
         #: Whether the end of a stream has to be read before the next answer.
         self.streams = False
-        self.limit = limit
+        #: How long the answer may take, or `None`: for ever.
+        self.limit: Optional[float] = limit
+        #: How long the socket waits at a time, and how long it has waited in vain. To set that for each answer would be
+        #: a system call.
+        self.waits = limit
+        self.waited = 0.0
         self.tls = tls is not None
         try:
             # Always with a limit. Python then waits for readiness before it reads. A read that blocks on a Unix socket
@@ -53,20 +58,21 @@ class Connection:
         self.descriptor = self.socket.fileno()
 
     def send(self, data: bytes, limit: Optional[float]) -> None:
-        limit = FOREVER if limit is None else min(limit, FOREVER)
-        if limit != self.limit:
-            self.limit = limit
-            self.socket.settimeout(limit)
+        self.limit = limit
+        self.waited = 0.0
+        if limit is not None and limit < self.waits:
+            self._wait_for(limit)
         # The end of a stream that was carried before is read together with the answer to this.
-        if self.tls:
-            self.socket.sendall(data)
-            return
-        try:
-            # Not through the socket, which would first wait until it can be written: it always can, but for long data.
-            sent = os.write(self.descriptor, data)
-        except BlockingIOError:
-            sent = 0
+        sent = 0
+        if not self.tls:
+            try:
+                # Not through the socket, which would first wait until it can be written: it always can, but for long
+                # data.
+                sent = os.write(self.descriptor, data)
+            except BlockingIOError:
+                pass
         if sent < len(data):
+            self._wait_for(PATIENCE if limit is None else min(limit, PATIENCE))
             self.socket.sendall(data[sent:])
 
     def skip(self) -> None:
@@ -76,12 +82,38 @@ class Connection:
             self.reader.lines()
         self.streams = False
 
+    def _wait_for(self, seconds: float) -> None:
+        self.waits = seconds
+        self.socket.settimeout(seconds)
+
+    def _goes_on(self) -> bool:
+        """Whether to wait on after the socket has waited in vain."""
+        self.waited += self.waits
+        left = PATIENCE if self.limit is None else self.limit - self.waited
+        if left > 0:
+            self._wait_for(min(left, PATIENCE))
+        return left > 0
+
     def more(self) -> None:
         """Waits for more bytes."""
-        data = self.socket.recv(65536)
+        while True:
+            try:
+                data = self.socket.recv(READ)
+                break
+            except socket.timeout:
+                if not self._goes_on():
+                    raise
         if not data:
             raise Gone("the server closed the connection")
         self.reader.feed(data)
+
+    def sole_line(self) -> Optional[bytes]:
+        """Waits for bytes, and gives the line that a stream begins with if that is all that came: see `Reader`."""
+        if not self.reader.raw:
+            self.more()
+        if self.streams and self.reader.end_of_stream():
+            self.streams = False
+        return None if self.streams else self.reader.sole_line()
 
     def answer(self) -> Tuple[int, bytes]:
         try:
@@ -108,34 +140,37 @@ class Connection:
 
     def end(self, data: bytes, limit: float) -> None:
         """Ends the hold whose stream this is. Raises what came of it unless it was released."""
+        reader = self.reader
         self.send(data, limit)
         try:
-            while not released(self.reader.lines()):
-                if self.reader.ended:
+            if not (reader.raw or reader.text or reader.ended):
+                self.more()
+            while not (reader.says_released() or released(reader.lines())):
+                if reader.ended:
                     raise Gone("the stream ended without a word")
                 self.more()
         except Garbled as error:
             raise Gone(str(error)) from error
         # Its end comes with the last line, or with the next answer.
-        self.streams = self.used = True
+        self.streams, self.used = reader.status != 0, True
 
     def poll(self) -> bool:
-        """Reads what has come, without waiting. False: the stream has ended."""
-        try:
-            if self.tls:
-                self.limit = 0.0
-                self.socket.settimeout(0.0)
-                data = self.socket.recv(65536)
-            else:
+        """Reads all that has come, without waiting. False: the stream has ended."""
+        if self.tls:
+            self._wait_for(0.0)
+        while True:
+            try:
                 # Not through the socket, which would wait. The descriptor does not block, because there is a limit.
-                data = os.read(self.descriptor, 65536)
-        except (BlockingIOError, ssl.SSLWantReadError):
-            return True
-        except OSError:
-            return False
-        if data:
+                data = self.socket.recv(READ) if self.tls else os.read(self.descriptor, READ)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
             self.reader.feed(data)
-        return bool(data)
+            if len(data) < READ and not self.tls:
+                return True
 
     def close(self) -> None:
         self.socket.close()

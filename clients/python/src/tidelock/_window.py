@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import errors
 from ._clock import now_ns
 
-# `json.loads` looks for the encoding first, which is known.
-_decode = json.JSONDecoder().decode
+# `json.loads` looks for the encoding first, which is known, and for space around the value, of which there is none.
+_decode = json.JSONDecoder().raw_decode
 #: Told how many are ahead in the queue, and behind whom the lock is waited for.
 OnWaiting = Callable[[int, Optional[str]], Any]
 
@@ -81,7 +81,10 @@ def first_line(
     line: bytes, noted: int, on_waiting: Optional[OnWaiting] = None, trust: int = 1_000
 ) -> Optional[Window]:
     """What a line before the grant says: the lock is held, or not yet (`None`), or an error is raised."""
-    told = _decode(line.decode())
+    text = line.decode()
+    told, end = _decode(text)
+    if end != len(text):
+        told = json.loads(text)
     event = told.get("event")
     if event == "granted":
         return Window(told, noted, trust)

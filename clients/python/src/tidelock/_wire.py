@@ -51,6 +51,15 @@ def end_elsewhere(hold: str, ending: str) -> Tuple[str, str]:
     return ("DELETE", f"/v1/holds/{hold}") if ending == "release" else ("POST", f"/v1/holds/{hold}/{ending}")
 
 
+#: What a stream says when its hold was released, and its end, which comes with it or after it.
+RELEASED = chunk('{"event":"released"}')
+END = b"0\r\n\r\n"
+RELEASED_AND_END = RELEASED + END
+#: What this many bytes do not end is not from a server of ours.
+LONGEST_HEAD = 65_536
+LONGEST_LINE = 1_048_576
+
+
 class Garbled(Exception):
     """What arrived is not HTTP."""
 
@@ -58,7 +67,7 @@ class Garbled(Exception):
 class Reader:
     """Reads answers from bytes, one after the other. A stream is read line by line as it comes."""
 
-    __slots__ = ("raw", "text", "status", "left", "keeps", "ended")
+    __slots__ = ("raw", "text", "status", "left", "keeps", "ended", "known")
 
     def __init__(self) -> None:
         self.raw = b""  # as it came
@@ -67,6 +76,38 @@ class Reader:
         self.left = 0  # bytes of a body that has a length; -1: it comes in chunks
         self.keeps = True  # whether the connection stays open after this answer
         self.ended = True  # whether the body has ended
+        self.known = b""  # the head of the last stream
+
+    def sole_line(self) -> Optional[bytes]:
+        """The line that a stream begins with, if all that is here is a known head and one whole line.
+
+        Almost all grants come so: the head is that of the last stream. Otherwise nothing is changed.
+        """
+        data = self.raw
+        body = len(self.known)
+        if self.status or not body or not data.startswith(self.known):
+            return None
+        start = data.find(b"\r\n", body) + 2
+        end = len(data) - 3
+        # The first line has to end where the data ends.
+        if data.find(b"\n", start) != end or data[end + 1 :] != b"\r\n":
+            return None
+        if data[body : start - 2].upper() != b"%X" % (end + 1 - start):
+            return None
+        self.status, self.left, self.keeps, self.ended = 200, -1, True, False
+        self.raw = self.text = b""
+        return data[start:end]
+
+    def says_released(self) -> bool:
+        """Whether all that is here is that the hold of the stream was released. Otherwise nothing is changed."""
+        if self.text or self.ended or self.left != -1:
+            return False
+        if self.raw == RELEASED_AND_END:
+            self.ended, self.status = True, 0
+        elif self.raw != RELEASED:
+            return False
+        self.raw = b""
+        return True
 
     def feed(self, data: bytes) -> None:
         self.raw = self.raw + data if self.raw else data
@@ -77,11 +118,11 @@ class Reader:
             return True
         end = self.raw.find(b"\r\n\r\n")
         if end < 0:
-            if len(self.raw) > 65536:
+            if len(self.raw) > LONGEST_HEAD:
                 raise Garbled("the head of the answer does not end")
             return False
-        head = self.raw[:end].lower()
-        self.raw = self.raw[end + 4 :]
+        whole, self.raw = self.raw[: end + 4], self.raw[end + 4 :]
+        head = whole[:end].lower()
         self.text = b""
         try:
             self.status = int(head[9:12])
@@ -93,8 +134,12 @@ class Reader:
                 self.left = -1 if b"\r\ntransfer-encoding: chunked" in head else 0
         except ValueError as error:
             raise Garbled(f"the head of the answer cannot be read: {head[:80]!r}") from error
+        if self.left < -1 or self.status < 100:
+            raise Garbled(f"the head of the answer cannot be read: {head[:80]!r}")
         self.keeps = b"\r\nconnection: close" not in head
         self.ended = self.left == 0
+        if self.left == -1 and self.keeps and self.status == 200:
+            self.known = whole
         return True
 
     def _advance(self) -> None:
@@ -111,14 +156,20 @@ class Reader:
         while True:
             end = self.raw.find(b"\r\n")
             if end < 0:
+                if len(self.raw) > LONGEST_HEAD:
+                    raise Garbled("the size of a chunk does not end")
                 return
             try:
                 size = int(self.raw[:end].split(b";")[0], 16)
             except ValueError as error:
                 raise Garbled(f"a chunk has no size: {self.raw[:20]!r}") from error
             stop = end + 2 + size
+            if size < 0:
+                raise Garbled(f"a chunk has no size: {self.raw[:20]!r}")
             if len(self.raw) < stop + 2:
                 return
+            if self.raw[stop : stop + 2] != b"\r\n":
+                raise Garbled("a chunk is longer than its size")
             self.text += self.raw[end + 2 : stop]
             self.raw = self.raw[stop + 2 :]
             if size == 0:
@@ -140,6 +191,8 @@ class Reader:
         self._advance()
         end = self.text.rfind(b"\n")
         if end < 0:
+            if len(self.text) > LONGEST_LINE or len(self.raw) > 2 * LONGEST_LINE:
+                raise Garbled("a line does not end")
             return []
         whole, self.text = self.text[:end], self.text[end + 1 :]
         return [line for line in whole.split(b"\n") if line]
