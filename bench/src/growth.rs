@@ -5,7 +5,9 @@
 mod fleet;
 mod listing;
 mod rest;
+mod serving;
 mod storms;
+mod streams;
 mod watching;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ enum What {
     Rest(rest::Args),
     /// Open pages of `tidelock serve`: how fresh they are, and what they cost
     Watching(watching::Args),
+    /// Streams of `tidelock serve`: memory of 2,000, and what a lock costs over the socket
+    Streams(streams::Args),
     /// Holds locks and waits for others, in a process of its own
     #[command(hide = true)]
     Claim {
@@ -51,6 +55,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         What::Storms(args) => storms::run(args),
         What::Rest(args) => rest::run(args),
         What::Watching(args) => watching::run(args),
+        What::Streams(args) => streams::run(args),
         What::Claim { url, claims } => rest::claim(url, *claims).map(|()| true),
         What::List { url } => listing::list(url).map(|()| true),
     };

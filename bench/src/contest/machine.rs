@@ -77,7 +77,7 @@ fn allow(pid: u32, processors: &CpuSet) {
 }
 
 /// Keeps a process on one core of those that we have.
-pub(super) fn pin(pid: u32, core: usize) {
+pub(crate) fn pin(pid: u32, core: usize) {
     let Ok(ours) = sched_getaffinity(None) else { return };
     let Some(core) = (0..CpuSet::MAX_CPU).filter(|core| ours.is_set(*core)).nth(core) else { return };
     let mut one = CpuSet::new();

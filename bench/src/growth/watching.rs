@@ -1,10 +1,9 @@
 //! Open pages of `tidelock serve` on a large Redis: how fresh they are, and what they cost.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{Read, Write},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -17,7 +16,7 @@ use std::{
 use test_servers::{Redis, Server};
 use tidelock::{Guard, Locks};
 
-use super::{limit, listing, runtime};
+use super::{limit, listing, runtime, serving::Serve};
 use crate::contest::machine;
 
 /// How long rates are counted at a time, without and with pages in turn.
@@ -37,7 +36,7 @@ pub(crate) struct Args {
     /// Pages that are open
     #[arg(long, default_value_t = 10)]
     pages: usize,
-    /// Rounds of two windows each: without pages, and with them
+    /// Rounds of four windows each: without and with pages, while nothing else happens and under load
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// New locks whose way to a page is measured
@@ -53,41 +52,51 @@ pub(super) fn run(args: &Args) -> Result<bool, String> {
     // They are renewed by a thread of their own, as by programs elsewhere.
     thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
     let load = Load::start(redis.url())?;
-    let folder = tempfolder()?;
-    let serve = Serve::start(redis.url(), &folder)?;
+    let serve = Serve::start(redis.url())?;
     let redis_pid: Vec<u32> = redis.pid().into_iter().collect();
-    let (mut without, mut with, mut served, mut store) = (vec![], vec![], vec![], vec![]);
+    let mut rounds = Vec::new();
     for round in 1..=args.rounds {
         eprintln!("round {round} of {} …", args.rounds);
         let quiet = load.window(&redis_pid, &serve);
-        without.push(quiet.rate);
         let pages = open_pages(args, &serve.socket)?;
         // What a page costs when it is opened is no part of what it costs to keep it open.
         thread::sleep(WINDOW);
         let watched = load.window(&redis_pid, &serve);
-        with.push(watched.rate);
-        served.push(watched.serve);
-        store.push(watched.store / watched.rate - quiet.store / quiet.rate);
+        load.runs.store(true, Ordering::Relaxed);
+        let watched_loaded = load.window(&redis_pid, &serve);
         drop(pages);
+        thread::sleep(WINDOW / 5);
+        let loaded = load.window(&redis_pid, &serve);
+        load.runs.store(false, Ordering::Relaxed);
+        rounds.push(Round { quiet, watched, loaded, watched_loaded });
     }
     let pages = open_pages(args, &serve.socket)?;
+    load.runs.store(true, Ordering::Relaxed);
     let fresh = freshness(args, &redis, &pages)?;
+    let median = |figure: &dyn Fn(&Round) -> f64| median(&mut rounds.iter().map(figure).collect::<Vec<_>>());
+    let rate = median(&|round| round.loaded.rate);
     println!(
-        "Redis, {} other keys, {} locks held, {} pages open, a load of {:.0} hand-overs a second:",
-        args.others,
-        args.held,
-        args.pages,
-        median(&mut without)
+        "Redis, {} other keys, {} locks held, {} pages open; the load is {rate:.0} hand-overs a second:",
+        args.others, args.held, args.pages
     );
-    let per_hand_over = median(&mut store) * 1e6;
-    println!("  processor time of Redis for each hand-over: {per_hand_over:+.2} µs with pages");
+    let store = median(&|round| round.watched_loaded.store / round.watched_loaded.rate * 1e6);
+    let before = median(&|round| round.loaded.store / round.loaded.rate * 1e6);
+    println!("  processor time of Redis for each hand-over: {before:.2} µs, with pages {store:.2} µs");
+    let under_load = 100.0 * median(&|round| round.watched_loaded.serve);
+    println!("  processor share of tidelock serve under that load: {under_load:.2} %");
+    let loss = 1.0 - median(&|round| round.watched_loaded.rate) / rate;
     let kept = [
         limit("slowest new lock on a page", fresh, 2.0, "s"),
-        limit("processor share of the server", 100.0 * median(&mut served), 2.0, "%"),
-        limit("loss of hand-overs", 100.0 * (1.0 - median(&mut with) / median(&mut without)), 3.0, "%"),
+        limit(
+            "share of Redis for the pages",
+            100.0 * median(&|round| round.watched.store - round.quiet.store),
+            2.0,
+            "%",
+        ),
+        limit("share of tidelock serve", 100.0 * median(&|round| round.watched.serve), 2.0, "%"),
+        limit("loss of hand-overs", 100.0 * loss, 3.0, "%"),
     ];
     std::mem::forget(held);
-    let _ = std::fs::remove_dir_all(folder);
     Ok(kept.into_iter().all(|kept| kept))
 }
 
@@ -102,10 +111,22 @@ async fn prepare(args: &Args, redis: &Server) -> Result<(Locks, Vec<Guard>), Str
     Ok((locks, held))
 }
 
-/// Two clients that hand one lock over to each other all the time.
+/// What was measured in one round.
+struct Round {
+    quiet: Window,
+    watched: Window,
+    loaded: Window,
+    watched_loaded: Window,
+}
+
+/// Two clients that hand one lock over to each other all the time, while they are to.
 struct Load {
     hand_overs: Arc<AtomicU64>,
+    runs: Arc<AtomicBool>,
 }
+
+/// How often a load that is not to run looks whether it is.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// What happened in one window: hand-overs, and shares of a processor.
 struct Window {
@@ -117,13 +138,17 @@ struct Window {
 impl Load {
     fn start(url: &str) -> Result<Self, String> {
         let hand_overs = Arc::new(AtomicU64::new(0));
-        let (counted, url) = (Arc::clone(&hand_overs), url.to_owned());
+        let runs = Arc::new(AtomicBool::new(false));
+        let (counted, runs_now, url) = (Arc::clone(&hand_overs), Arc::clone(&runs), url.to_owned());
         let runtime = runtime()?;
         thread::spawn(move || {
             runtime.block_on(async {
                 let client = || async {
                     let locks = Locks::connect(&url).await?;
                     loop {
+                        while !runs_now.load(Ordering::Relaxed) {
+                            tokio::time::sleep(IDLE).await;
+                        }
                         locks.mutex("load").lock().await?.release().await?;
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
@@ -134,7 +159,7 @@ impl Load {
                 eprintln!("bench: the load ended: {one:?} {two:?}");
             });
         });
-        Ok(Self { hand_overs })
+        Ok(Self { hand_overs, runs })
     }
 
     fn window(&self, redis: &[u32], serve: &Serve) -> Window {
@@ -142,7 +167,7 @@ impl Load {
             (
                 self.hand_overs.load(Ordering::Relaxed) as f64,
                 machine::worked(redis),
-                machine::worked(&[serve.child.id()]),
+                machine::worked(&[serve.pid()]),
                 now(),
             )
         };
@@ -156,36 +181,6 @@ impl Load {
             store: share(after.1, before.1),
             serve: share(after.2, before.2),
         }
-    }
-}
-
-/// `tidelock serve` in a process of its own.
-struct Serve {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Serve {
-    fn start(url: &str, folder: &Path) -> Result<Self, String> {
-        let said = |error: std::io::Error| error.to_string();
-        let program = std::env::current_exe().map_err(said)?.with_file_name("tidelock");
-        let socket = folder.join("serve.sock");
-        let mut child = Command::new(&program)
-            .args(["serve", "--url", url, "--listen", &format!("unix:{}", socket.display())])
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("{} cannot be run: {error}", program.display()))?;
-        let mut line = String::new();
-        let stdout = child.stdout.take().ok_or("it has no output")?;
-        BufReader::new(stdout).read_line(&mut line).map_err(said)?;
-        Ok(Self { child, socket })
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -297,10 +292,4 @@ fn now() -> Instant {
 fn median(figures: &mut [f64]) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
-}
-
-fn tempfolder() -> Result<PathBuf, String> {
-    let folder = std::env::temp_dir().join(format!("tidelock-watching-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    Ok(folder)
 }
