@@ -40,6 +40,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
     }
     if !tally.failures.is_empty() {
         println!("\nfailed: {}", tally.failures.join(", "));
+        tally.counts.failures.iter().for_each(|failure| println!("\n{failure}"));
     }
     println!("{}", tally.counts);
     Ok(tally.counts.failed == 0)
@@ -68,6 +69,7 @@ impl Tally {
             false => Err("see the findings above".to_owned()),
         });
         self.counted("tests", |counts| programs::verify(root, counts));
+        self.step("programs", || programs::binaries(root));
         // The tests of the clients in other languages.
         self.counted("clients", |counts| clients::verify(root, counts));
         self.step("torture", || match torture::short(root)? {

@@ -3,10 +3,11 @@
 use std::{
     env,
     fs::{self, Permissions},
-    io::{BufRead, BufReader, stdout},
+    io::{BufRead, BufReader, Write, stdout},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
 };
 
 use test_servers::{Certificates, Etcd, Postgres};
@@ -33,17 +34,26 @@ pub(super) fn missing() -> Vec<&'static str> {
     packages
 }
 
-/// Runs the tests of both clients, and counts them.
+/// Runs the tests of both clients with the command line that was built, and counts them.
 pub(super) fn verify(root: &Path, counts: &mut Counts) -> Result<(), String> {
-    // The features of the whole workspace, so that what the other tests have built is used.
-    run::run(&mut run::cargo(root, &["build", "--workspace", "--all-features", "--bin", "tidelock"]))?;
     let target = run::target(&run::metadata(root)?)?;
     let binary = target.join("debug/tidelock");
     let folder = target.join("clients/certificates");
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Certificates::write(&folder).map_err(|error| error.to_string())?;
-    let python = python(root, &target.join("clients"), &binary, &folder, counts);
-    let node = node(root, &binary, &folder, counts);
+    // Both wait for servers most of the time. What Node prints is shown when Python has ended.
+    let (python, node) = thread::scope(|scope| {
+        let node = scope.spawn(|| {
+            let (mut counts, mut out) = (Counts::default(), Vec::new());
+            let done = node(root, &binary, &folder, &mut counts, &mut out);
+            (done, counts, out)
+        });
+        (python(root, &target.join("clients"), &binary, &folder, counts), node.join())
+    });
+    let Ok((node, of_node, out)) = node else { return Err("the tests of Node panicked".to_owned()) };
+    // The reader of our output may be gone; the count still matters for the exit code.
+    let _ = stdout().write_all(&out);
+    counts.add(&of_node);
     python.and(node)
 }
 
@@ -122,7 +132,13 @@ fn openapi(root: &Path, venv: &Path, folder: &Path, binary: &Path) -> Result<(),
     tried
 }
 
-fn node(root: &Path, binary: &Path, certificates: &Path, counts: &mut Counts) -> Result<(), String> {
+fn node(
+    root: &Path,
+    binary: &Path,
+    certificates: &Path,
+    counts: &mut Counts,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let client = root.join("clients/node");
     let npm = |args: &[&str]| {
         let mut command = Command::new("npm");
@@ -133,7 +149,7 @@ fn node(root: &Path, binary: &Path, certificates: &Path, counts: &mut Counts) ->
     run::run(&mut npm(&["ci", "--no-audit", "--no-fund", "--silent"]))?;
     let typed = run::run(&mut npm(&["run", "--silent", "types"]));
     counts.add_step(typed.is_ok());
-    let success = run::stream(&mut npm(&["test", "--silent"]), &mut stdout(), |line| counts.see_node(line))?;
+    let success = run::stream(&mut npm(&["test", "--silent"]), out, |line| counts.see_node(line))?;
     if success { typed } else { Err("tests of the Node client failed".to_owned()) }
 }
 

@@ -8,6 +8,8 @@ pub(super) struct Counts {
     pub(super) passed: u64,
     pub(super) failed: u64,
     pub(super) skipped: u64,
+    /// What failed tests said, or their names: shown once more at the end, where it is looked for.
+    pub(super) failures: Vec<String>,
     /// Whether a binary has started that has not yet said how it went.
     running: bool,
 }
@@ -29,6 +31,8 @@ impl Counts {
                     }
                 }
             }
+        } else if line.starts_with("test ") && line.ends_with("... FAILED") {
+            self.failures.push(line.to_owned());
         } else if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
             self.crashed();
             self.running = true;
@@ -37,6 +41,9 @@ impl Counts {
 
     /// Reads a line of the output of pytest, whose last one is `2 failed, 157 passed, 1 skipped in 8.04s`.
     pub(super) fn see_pytest(&mut self, line: &str) {
+        if line.starts_with("FAILED ") || line.starts_with("ERROR ") {
+            self.failures.push(line.to_owned());
+        }
         let Some((counts, time)) = line.trim_matches([' ', '=']).rsplit_once(" in ") else { return };
         if !time.starts_with(|c: char| c.is_ascii_digit()) {
             return;
@@ -54,6 +61,9 @@ impl Counts {
 
     /// Reads a line of the output of `node --test`, in the format TAP.
     pub(super) fn see_node(&mut self, line: &str) {
+        if line.trim_start().starts_with("not ok ") {
+            self.failures.push(line.trim_start().to_owned());
+        }
         if let Some((what, number)) = line.strip_prefix("# ").and_then(|rest| rest.split_once(' ')) {
             let number = number.parse::<u64>().unwrap_or_default();
             match what {
@@ -94,6 +104,7 @@ impl Counts {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.failures.extend_from_slice(&other.failures);
     }
 }
 
@@ -138,6 +149,8 @@ mod tests {
         let node = "ok 1 - a test\n# tests 12\n# pass 9\n# fail 2\n# cancelled 1\n# skipped 0\n# todo 0";
         node.lines().for_each(|line| counts.see_node(line));
         assert_eq!(counts.to_string(), "166 passed, 4 failed, 2 skipped");
+        counts.see_node("    not ok 2 - a lock is held");
+        assert_eq!(counts.failures, ["FAILED tests/a.py - in 3 steps", "not ok 2 - a lock is held"]);
     }
 
     #[test]

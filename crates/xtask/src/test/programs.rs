@@ -1,7 +1,8 @@
 //! The test programs of the workspace, run two at a time.
 //!
 //! `cargo test` runs them one after another, and most of them wait for leases and servers most of the time. What a
-//! program prints goes to a file, and is shown when the program has ended, so that the output of two does not mix.
+//! program prints goes to a file in `target/tests`. It is shown when the program has failed, so that what is to be
+//! read is not lost among thousands of lines that say `ok`.
 
 use std::{
     collections::VecDeque,
@@ -25,6 +26,9 @@ const AT_A_TIME: usize = 2;
 
 /// The programs that take longest. They start first, so that none of them runs alone at the end.
 const LONGEST: [&str; 5] = ["conformance", "election_faults", "redis_fleet", "mysql_store", "redis_store"];
+
+/// How much is shown of a program that ended without a word about its tests.
+const LAST_LINES: usize = 40;
 
 /// A command that runs tests.
 #[derive(Debug)]
@@ -55,6 +59,13 @@ pub(super) fn verify(root: &Path, counts: &mut Counts) -> Result<(), String> {
         (_, failed) if failed.is_empty() => Ok(()),
         (_, failed) => Err(format!("{counts}: {}", failed.join(", "))),
     }
+}
+
+/// Builds the programs that other steps run. With the tests, although they were built before: a command that names
+/// none of them builds the library once more, with the features of fewer crates.
+pub(super) fn binaries(root: &Path) -> Result<(), String> {
+    let mut build = run::cargo(root, &["build", "--quiet", "--workspace", "--all-features", "--tests"]);
+    run::run(build.args(["--bin", "tidelock", "--bin", "tidelock-torture"]))
 }
 
 /// Builds the test programs.
@@ -142,22 +153,39 @@ fn run_one(program: &mut Program, log: &Path) -> End {
 }
 
 impl End {
-    /// Shows what the program printed, counts its tests, and says whether all passed.
+    /// Counts the tests of the program, shows what it printed if one of them failed, and says whether all passed.
     fn show(&self, name: &str, log: &Path, all: &mut Counts, out: &mut impl Write) -> bool {
         let output = fs::read(log).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
         let mut counts = Counts::default();
-        String::from_utf8_lossy(&output).lines().for_each(|line| counts.see(line.trim_end()));
+        output.lines().for_each(|line| counts.see(line.trim_end()));
         counts.end(self.how.is_ok());
+        let passed = self.how.is_ok() && counts.failed == 0;
         let result = match &self.how {
             Ok(()) => counts.to_string(),
             Err(error) => format!("FAILED: {error}: {counts}"),
         };
-        // The reader of our output may be gone; the count still matters for the exit code.
-        let _ = out.write_all(&output);
+        if !passed {
+            // The reader of our output may be gone; the count still matters for the exit code.
+            let _ = out.write_all(output.as_bytes());
+            counts.failures = vec![format!("{name}, in full in {}:\n{}", log.display(), failures(&output))];
+        }
         let _ = writeln!(out, "--> {name}: {result} in {:.1} s", self.seconds);
         all.add(&counts);
-        self.how.is_ok() && counts.failed == 0
+        passed
     }
+}
+
+/// What a program says about the tests that failed; its last lines, if it says nothing.
+fn failures(output: &str) -> String {
+    let lines: Vec<_> = output.lines().collect();
+    let first = lines.iter().position(|line| *line == "failures:");
+    let last = lines.iter().rposition(|line| line.starts_with("test result: "));
+    let said = match (first, last) {
+        (Some(first), Some(last)) if first < last => &lines[first..last],
+        _ => &lines[lines.len().saturating_sub(LAST_LINES)..],
+    };
+    said.join("\n")
 }
 
 #[cfg(test)]
@@ -181,11 +209,24 @@ mod tests {
         let mut programs: Vec<_> = (0..5).map(|n| shell(&format!("good {n}"), &result(3, 0))).collect();
         programs.push(shell("bad", &format!("{}; exit 101", result(2, 1))));
         programs.push(shell("crashed", "echo 'running 3 tests'; exit 134"));
-        let mut counts = Counts::default();
-        let mut failed = run_all(programs, logs.path(), &mut counts, &mut Vec::new());
+        let (mut counts, mut out) = (Counts::default(), Vec::new());
+        let mut failed = run_all(programs, logs.path(), &mut counts, &mut out);
         failed.sort();
         assert_eq!(failed, ["bad", "crashed"]);
         assert_eq!(counts.to_string(), "17 passed, 2 failed");
+        let shown = String::from_utf8(out).unwrap();
+        assert_eq!(shown.matches("running 3 tests").count(), 2, "only those that failed: {shown}");
+        assert_eq!(counts.failures.len(), 2, "{:?}", counts.failures);
+    }
+
+    #[test]
+    fn what_failed_tests_said_is_told_apart_from_the_rest() {
+        let output =
+            "test a ... ok\nfailures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n\ntest result: FAILED. 1";
+        assert_eq!(failures(output), "failures:\n\n---- b ----\nwhy\n\nfailures:\n    b\n");
+        let crashed = "line\n".repeat(100) + "abort";
+        assert_eq!(failures(&crashed).lines().count(), LAST_LINES);
+        assert!(failures(&crashed).ends_with("abort"));
     }
 
     #[test]
