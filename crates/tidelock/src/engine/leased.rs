@@ -48,7 +48,7 @@ struct Cell {
     left_twice: bool,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
-    /// Something moved before it was known that the claim waits: it is worth asking at once.
+    /// Something moved while a question was under way: its answer may be older, so it is worth asking again.
     moved: bool,
     /// What most claims never have. A process may hold very many of them.
     rare: Option<Box<Rare>>,
@@ -231,9 +231,8 @@ impl LeasedClaim {
         let mut cell = self.cell();
         cell.set_trouble(None);
         cell.lease.confirmed(asked, self.claim.ttl, now);
-        let moved = std::mem::take(&mut cell.moved).then_some(now);
         let lapses = place.lapse_in.map(|lapse_in| asked + lapse_in);
-        cell.ask_at = [moved, lapses, ask_at].into_iter().flatten().min();
+        cell.ask_at = [cell.take_moved(now), lapses, ask_at].into_iter().flatten().min();
         self.reschedule(&mut cell, now, schedule);
     }
 
@@ -254,7 +253,8 @@ impl LeasedClaim {
             None => cell.lease.at_most(grant.ttl),
         }
         let is_fresh = self.auto_renew && cell.lease.silent(now) < cell.lease.ttl() / 8;
-        cell.ask_at = (asked.is_none() && !is_fresh).then_some(now);
+        // It may have been evicted since the answer was given.
+        cell.ask_at = cell.take_moved(now).or((asked.is_none() && !is_fresh).then_some(now));
         cell.lease.renew(self.auto_renew);
         cell.held = Some(Known { epoch: grant.epoch, since: now, waiting: grant.waiting });
         if grant.foreign.is_some() || cell.rare.is_some() {
@@ -294,15 +294,16 @@ impl LeasedClaim {
         self.reschedule(&mut cell, now, schedule);
     }
 
-    /// Asking will be worth it once it is known that the claim waits.
-    pub(super) fn ask_once_it_waits(&self) {
+    /// Asking will be worth it once the enter is answered.
+    pub(super) fn ask_once_entered(&self) {
         self.cell().moved = true;
     }
 
-    /// Somebody thinks that asking is worth it.
+    /// Somebody thinks that asking is worth it: at once, or as soon as the question that is under way is answered.
     pub(super) fn ask_now(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
         cell.ask_at = Some(now);
+        cell.moved |= cell.lease.is_asking();
         self.reschedule(&mut cell, now, schedule);
     }
 
@@ -367,6 +368,7 @@ impl LeasedClaim {
             }
             Due::Renew | Due::Nothing { .. } => {
                 cell.ask_at = None;
+                cell.moved = false;
                 cell.lease.asking();
                 self.reschedule(&mut cell, now, schedule);
                 Look::Renew
@@ -402,6 +404,11 @@ impl Cell {
         let Known { epoch, since, waiting } = self.held?;
         let foreign = self.rare.as_ref().and_then(|rare| rare.foreign);
         Some((Grant { foreign, ..Grant::new(epoch, self.lease.ttl(), waiting) }, since))
+    }
+
+    /// When to ask again because something moved while a question was under way.
+    fn take_moved(&mut self, now: Moment) -> Option<Moment> {
+        std::mem::take(&mut self.moved).then_some(now)
     }
 
     fn trouble(&self) -> Option<&(Failure, bool)> {

@@ -61,7 +61,7 @@ impl Engine {
                     return;
                 };
                 match cohort.phase() {
-                    Phase::Asking(_) => cohort.leased.ask_once_it_waits(),
+                    Phase::Asking(_) => cohort.leased.ask_once_entered(),
                     Phase::InLine | Phase::Held { .. } => {
                         cohort.leased.ask_now(self.clock.now(), &self.schedule);
                     }
