@@ -351,11 +351,14 @@ impl RedlockStore {
         let mut is_unknown = false;
         let mut failures = Vec::new();
         let agreement = self.agreement(answers);
+        // Where too few answered, there was nothing to compare a clock with.
+        let compared =
+            answers.iter().filter(|answer| matches!(answer, Answer::Here(Ok(_)))).count() >= self.needed();
         for ((answer, voter), agreement) in answers.iter().zip(&self.voters).zip(agreement) {
             failures.push(match answer {
                 Answer::Here(Ok(said)) => {
                     is_unknown |= is_in_line(said);
-                    (agreement != Agreement::Agrees).then(|| wrong_clock(voter))
+                    (compared && agreement != Agreement::Agrees).then(|| wrong_clock(voter))
                 }
                 Answer::Here(Err(failure)) => {
                     is_unknown |= failure.kind == FailureKind::Unknown;
