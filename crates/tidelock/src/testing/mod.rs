@@ -23,6 +23,7 @@ pub mod history;
 #[doc(hidden)]
 pub mod hostile;
 pub mod order;
+mod raw;
 pub mod rng;
 pub mod simulation;
 #[cfg(feature = "stock")]
