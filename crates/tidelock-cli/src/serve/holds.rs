@@ -80,8 +80,7 @@ struct Inner {
 
 impl Entry {
     pub(super) fn new(holdings: Vec<Holding>, command: oneshot::Sender<Command>, is_slot: bool) -> Self {
-        let now = Moment::now();
-        Self { holdings, told: now, confirmed: now, command: Some(command), is_slot }
+        Self { holdings, told: Moment::default(), confirmed: Moment::now(), command: Some(command), is_slot }
     }
 
     /// Until when the hold can be relied on now. From here on, the client may know.
@@ -89,7 +88,8 @@ impl Entry {
         // The clock is read first: the end can only come out too early.
         let now = Moment::now();
         let left = self.holdings.iter().map(Holding::valid_for).min().unwrap_or_default();
-        let until = now.plus(left);
+        // A lease that has ended did so before now, and another may hold since.
+        let until = if left.is_zero() { now.min(self.told) } else { now.plus(left) };
         self.told = self.told.max(until);
         until
     }
@@ -238,5 +238,25 @@ impl FromStr for Id {
     fn from_str(text: &str) -> Result<Self, Problem> {
         let id = (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten();
         id.map(Self).ok_or_else(|| Problem::not_found("this is not the id of a hold"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidelock::Locks;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_ended_is_not_said_to_last_until_now() {
+        let locks = Locks::connect("memory:holds").await.unwrap();
+        let lock = locks.mutex("job").ttl(Duration::from_millis(100)).auto_renew(false);
+        let guard = lock.lock().await.unwrap();
+        let mut entry = Entry::new(vec![guard.holding()], oneshot::channel().0, false);
+        let told = entry.tell();
+        assert!(told > Moment::default());
+        guard.lost().await;
+        assert!(told < Moment::now());
+        assert_eq!(entry.tell(), told);
     }
 }
