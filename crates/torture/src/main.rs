@@ -7,6 +7,7 @@ mod many;
 mod mutants;
 mod pairs;
 mod redlock;
+mod runs;
 mod stand;
 mod table;
 
@@ -52,9 +53,17 @@ struct Args {
     /// Keep histories and reports here
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Write the figures into this page in Markdown, between its marks
+    /// Write the figures of all runs on record into this page in Markdown, between its marks
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Where runs are recorded: a line of JSON for each, with the digest of its histories
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Record the runs whose reports are in this folder, and run nothing
+    ///
+    /// For runs with --report that were not recorded. They must have been made with this source.
+    #[arg(long, value_name = "DIR", requires = "record", conflicts_with_all = ["mutants", "coverage", "skew"])]
+    add: Option<PathBuf>,
     /// Make the clocks of clients run fast and slow by so many millionths
     ///
     /// In a copy of the source, as mutants are. The window is promised up to 5000 (half a percent
@@ -110,11 +119,21 @@ fn run(args: &Args) -> Result<bool, String> {
         let known: Vec<_> = STANDS.iter().map(|(name, _)| *name).collect();
         return Err(format!("there is no deployment {unknown:?}; known are: {}", known.join(", ")));
     }
+    if let Some(folder) = &args.add {
+        let is_run = |name: &str| folder.join(name).join("report.json").exists();
+        for (name, _) in STANDS.iter().filter(|(name, _)| wanted(name) && is_run(name)) {
+            note(args, name, &folder.join(name))?;
+        }
+        return write_table(args).map(|()| true);
+    }
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = args.report.as_deref().unwrap_or(temporary.path());
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     if let Some(wanted) = &args.mutants {
         return mutants::run(args, wanted, folder);
+    }
+    if args.table.is_some() && args.record.is_none() {
+        return Err("the figures are those of a record: name it with --record".to_owned());
     }
     let tidelock = match args.skew {
         Some(_) => args.built.clone().map_or_else(|| mutants::build(Path::new(".")), Ok)?,
@@ -122,7 +141,6 @@ fn run(args: &Args) -> Result<bool, String> {
         None => args.tidelock.clone(),
     };
     let mut clean = true;
-    let mut reports = Vec::new();
     for (name, open) in STANDS.iter().filter(|(name, _)| wanted(name)) {
         println!("==> {name}");
         let stand = open(args.ttl_ms).map_err(|error| format!("{name}: {error}"))?;
@@ -142,18 +160,14 @@ fn run(args: &Args) -> Result<bool, String> {
         if code != Some(0) {
             clean = false;
         }
-        match fs::read_to_string(report.join("report.json")) {
-            Ok(text) => {
-                let value = serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
-                reports.push(((*name).to_owned(), value));
-            }
-            Err(_) if code == Some(0) => return Err(format!("{name}: there is no report")),
-            // It said why it could not run.
-            Err(_) => {}
+        if report.join("report.json").exists() {
+            // After each, so that a long run that is stopped keeps what was seen.
+            note(args, name, &report)?;
+            write_table(args)?;
+        } else if code == Some(0) {
+            return Err(format!("{name}: there is no report"));
         }
-    }
-    if let Some(file) = &args.table {
-        table::put(file, "figures", &table::markdown(&reports, args))?;
+        // Else it said why it could not run.
     }
     if args.coverage {
         coverage::report(&tidelock, folder)?;
@@ -163,6 +177,18 @@ fn run(args: &Args) -> Result<bool, String> {
         println!("histories and reports are kept in {}", temporary.keep().display());
     }
     Ok(clean)
+}
+
+/// Records a run, if runs are recorded.
+fn note(args: &Args, deployment: &str, report: &Path) -> Result<(), String> {
+    let Some(record) = &args.record else { return Ok(()) };
+    runs::add(record, &runs::About { deployment, clients: args.clients, ttl_ms: args.ttl_ms }, report)
+}
+
+/// Writes the figures of all runs on record into a page, if one is named.
+fn write_table(args: &Args) -> Result<(), String> {
+    let (Some(page), Some(record)) = (&args.table, &args.record) else { return Ok(()) };
+    table::put(page, "figures", &table::markdown(&runs::sums(record)?))
 }
 
 /// The command line of one run, without its seed.

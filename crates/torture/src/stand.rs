@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use test_servers::{Disk, Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
+use test_servers::{Certificates, Disk, Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
 
 use crate::{
     many::{EtcdOfThree, RedisCluster, Sentinels, ZookeeperOfThree},
@@ -49,12 +49,16 @@ type Open = fn(ttl_ms: u64) -> Result<Box<dyn Stand>, Error>;
 ///
 /// Processes are killed here, never the machine, and what the kernel has survives them. So servers that spend most of
 /// their time waiting for a disk do not: a run has many times as many requests.
-pub(crate) const STANDS: [(&str, Open); 13] = [
+pub(crate) const STANDS: [(&str, Open); 14] = [
     ("redis", |_| {
         let (user, password) = USER;
         let redis =
             Redis::new().patient().durable().own_clock().own_disk().user(user, password, "~* &* +@all");
         Ok(Box::new(Single::start(redis.start()?, REDIS).with_user()?))
+    }),
+    ("redis-tls", |_| {
+        let server = Redis::new().patient().durable().tls().start()?;
+        Ok(Box::new(Single::start(server, REDIS_TLS).with_authority()?))
     }),
     ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().start()?, ETCD)))),
     ("postgres", |_| {
@@ -123,6 +127,7 @@ const REDIS: &[&str] = &[
     "full-disk",
     "failing-disk",
 ];
+const REDIS_TLS: &[&str] = &["crash", "restart", "pause", "kill-sessions", "kill-listeners", "certificate"];
 const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
 /// A crash comes twice: it is what loses commits that were not flushed.
 const POSTGRES: &[&str] = &[
@@ -171,6 +176,12 @@ impl Single {
         Self { url: server.url().to_owned(), server, faults, behind: AtomicUsize::new(0) }
     }
 
+    /// Lets clients trust the server's certificate.
+    fn with_authority(mut self) -> Result<Self, Error> {
+        self.url = format!("{}?ca={}", self.server.url(), certificates(&self.server)?.ca().display());
+        Ok(self)
+    }
+
     /// Lets clients log in as a user of their own.
     fn with_user(mut self) -> Result<Self, Error> {
         let (user, password) = USER;
@@ -203,9 +214,9 @@ impl Stand for Single {
         self.faults.to_vec()
     }
 
-    /// A copy has a session of its own on ZooKeeper, and cannot log in to MariaDB.
+    /// A copy has a session of its own on ZooKeeper, and can neither log in to MariaDB nor speak TLS.
     fn doubles(&self) -> bool {
-        matches!(self.server.store(), "redis" | "postgres" | "etcd")
+        matches!(self.server.store(), "redis" | "postgres" | "etcd") && self.server.certificates().is_none()
     }
 
     fn cause(&self, fault: &str) -> Result<(), Error> {
@@ -239,10 +250,22 @@ impl Stand for Single {
     }
 }
 
+fn certificates(server: &Server) -> Result<Certificates, Error> {
+    server.certificates().ok_or_else(|| Error::new("the server has no certificates"))
+}
+
+/// Lets a server show a certificate that has expired, or its right one.
+fn show_certificate(server: &Server, expired: bool) -> Result<(), Error> {
+    let certificate = certificates(server)?.server_cert(expired).display().to_string();
+    // Through its socket: nobody who checks certificates could heal it.
+    server.command(&["CONFIG", "SET", "tls-cert-file", &certificate]).map(drop)
+}
+
 /// Ends what [`trouble`] began.
 pub(crate) fn relieve(server: &Server, fault: &str) -> Result<(), Error> {
     let set = |name: &str, value: &str| server.ask(&["CONFIG", "SET", name, value]).map(drop);
     match (server.store(), fault) {
+        ("redis", "certificate") => show_certificate(server, false),
         ("redis", "out-of-memory") => set("maxmemory", "0"),
         ("redis", "no-connections") => set("maxclients", "10000"),
         ("redis", "refuse-writes") => set("min-replicas-to-write", "0"),
@@ -296,6 +319,11 @@ pub(crate) fn trouble(server: &Server, fault: &str) -> Result<(), Error> {
         ("mariadb", "no-connections") => {
             ask(&["-e", &format!("ALTER USER {user} WITH MAX_USER_CONNECTIONS 3")])?;
             trouble(server, "kill-sessions")
+        }
+        // Those who are connected have seen the right one: they come again.
+        ("redis", "certificate") => {
+            show_certificate(server, true)?;
+            server.command(&["CLIENT", "KILL", "TYPE", "normal"]).map(drop)
         }
         ("redis", "kill-sessions") => ask(&["CLIENT", "KILL", "TYPE", "normal"]),
         ("redis", "kill-listeners") => ask(&["CLIENT", "KILL", "TYPE", "pubsub"]),

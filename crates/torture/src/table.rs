@@ -1,49 +1,41 @@
 //! The figures of runs, as a table for people.
 
-use std::{fmt::Write, fs, path::Path, process::Command};
+use std::{fmt::Write, fs, path::Path};
 
-use serde_json::Value;
+use crate::runs::{Record, SLOW};
 
-use crate::Args;
-
-/// The page with the figures: one row per deployment, and one per kind of fault.
-pub(crate) fn markdown(reports: &[(String, Value)], args: &Args) -> String {
-    let mut text = format!(
-        "Made on {} with `cargo xtask torture --backend {} --for {}`:\ntidelock {}, {} clients, a ttl of {} ms.\n\n",
-        date(),
-        args.backend.join(","),
-        args.time,
-        env!("CARGO_PKG_VERSION"),
-        args.clients,
-        args.ttl_ms
-    );
-    text.push_str(
-        "| deployment | seed | requests | grants | faults | violations | overlaps allowed | stale writes refused |\n\
-         |---|---|---|---|---|---|---|---|\n",
-    );
-    for (name, report) in reports {
-        let counts = &report["counts"];
-        let (violations, faults) = (times(&report["violations"]), times(&counts["faults"]));
+/// The figures of a record: one row per deployment, and one with its faults.
+pub(crate) fn markdown(record: &Record) -> String {
+    let Record { deployments, days } = record;
+    let mut text = String::new();
+    if let (Some(first), Some(last)) = (days.first(), days.last()) {
         // Writing to a string does not fail.
+        let _ = writeln!(text, "Runs from {first} to {last}, tidelock {}.\n", env!("CARGO_PKG_VERSION"));
+    }
+    text.push_str(
+        "| deployment | runs | minutes | requests | grants | faults | kinds | violations | overlaps allowed | \
+         stale writes refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for (name, sums) in deployments {
         let _ = writeln!(
             text,
-            "| `{name}` | {} | {} | {} | {faults} | {violations} | {} | {} |",
-            report["seed"],
-            counts["operations"],
-            counts["grants"],
-            report["overlaps_allowed"],
-            counts["writes_refused"]
+            "| `{name}` | {} | {:.1} | {} | {} | {} | {} | {} | {} | {} |",
+            sums.runs,
+            sums.seconds as f64 / 60.0,
+            sums.requests,
+            sums.grants,
+            sums.faults,
+            sums.kinds.keys().filter(|kind| *kind != SLOW).count(),
+            sums.violations,
+            sums.overlaps_allowed,
+            sums.stale_writes_refused
         );
     }
     text.push_str(
         "\n| deployment | fault: times, longest time from its end to the next grant |\n|---|---|\n",
     );
-    for (name, report) in reports {
-        let faults = report["counts"]["faults"].as_array().into_iter().flatten();
-        let told = faults.map(|fault| {
-            let kind = fault["kind"].as_str().unwrap_or_default();
-            format!("{kind}: {}, {} ms", fault["times"], fault["longest_until_grant_ms"])
-        });
+    for (name, sums) in deployments {
+        let told = sums.kinds.iter().map(|(kind, (times, longest))| format!("{kind}: {times}, {longest} ms"));
         let _ = writeln!(text, "| `{name}` | {} |", told.collect::<Vec<_>>().join("; "));
     }
     text
@@ -59,15 +51,6 @@ pub(crate) fn put(file: &Path, mark: &str, text: &str) -> Result<(), String> {
         None => text.to_owned(),
     };
     fs::write(file, page).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-fn times(of: &Value) -> u64 {
-    of.as_array().into_iter().flatten().filter_map(|value| value["times"].as_u64()).sum()
-}
-
-fn date() -> String {
-    let output = Command::new("date").args(["+%Y-%m-%d"]).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

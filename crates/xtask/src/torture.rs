@@ -9,6 +9,9 @@ use crate::run;
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
+    /// Use optimised builds, which make several times as many requests; name it before all other options
+    #[arg(long)]
+    release: bool,
     /// Options of the torture: see --help
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     options: Vec<OsString>,
@@ -17,8 +20,9 @@ pub(crate) struct Args {
 /// Runs the torture. Returns whether every promise was kept.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
     let mut build = run::cargo(root, &["build", "--quiet", "--workspace", "--all-features"]);
+    build.args(args.release.then_some("--release"));
     run::run(build.args(["--bin", "tidelock", "--bin", "tidelock-torture"]))?;
-    torture(root, &args.options)
+    torture(root, if args.release { "release" } else { "debug" }, &args.options)
 }
 
 /// The part of `cargo xtask test`, with programs that are built: half a minute for each of the riskiest stores.
@@ -27,12 +31,12 @@ pub(crate) fn short(root: &Path) -> Result<bool, String> {
     // A disk that is full or broken keeps a server busy for longer than this takes.
     let options = options.into_iter().chain(["--without", "full-disk,failing-disk,slow-disk"]);
     let options: Vec<_> = options.map(OsString::from).collect();
-    torture(root, &options)
+    torture(root, "debug", &options)
 }
 
 /// Runs the program that fails its servers, with the command line beside it.
-fn torture(root: &Path, options: &[OsString]) -> Result<bool, String> {
-    let programs = run::target(&run::metadata(root)?)?.join("debug");
+fn torture(root: &Path, profile: &str, options: &[OsString]) -> Result<bool, String> {
+    let programs = run::target(&run::metadata(root)?)?.join(profile);
     let mut torture = Command::new(programs.join("tidelock-torture"));
     torture.arg("--tidelock").arg(programs.join("tidelock")).args(options).current_dir(root);
     let status = torture.status();

@@ -17,9 +17,6 @@ impl Address {
         if scheme.contains('+') {
             return Err(format!("servers of {scheme} tell clients their own addresses, or are a socket"));
         }
-        if scheme.strip_suffix('s').is_some_and(|plain| Locks::schemes().contains(&plain)) {
-            return Err(format!("{scheme} compares the names of servers with their certificates"));
-        }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, after) = rest.split_at(end);
         let (login, hosts) = match authority.rfind('@') {
@@ -33,6 +30,11 @@ impl Address {
         if let Some(host) = servers.iter().find(|host| !has_port(host)) {
             return Err(format!("write the port of {host} into the URL"));
         }
+        if is_encrypted(url) && servers.iter().any(|host| !host.starts_with("127.0.0.1:")) {
+            return Err(format!(
+                "{scheme} compares the names of servers with their certificates, so only those at 127.0.0.1 can be behind a proxy"
+            ));
+        }
         Ok(Self { before: format!("{scheme}://{login}"), servers, after: after.to_owned() })
     }
 
@@ -40,6 +42,12 @@ impl Address {
     pub(super) fn with(&self, servers: &[String]) -> String {
         format!("{}{}{}", self.before, servers.join(","), self.after)
     }
+}
+
+/// Whether connections are encrypted, so that what a network changed is noticed.
+pub(super) fn is_encrypted(url: &str) -> bool {
+    let plain = url.split_once("://").and_then(|(scheme, _)| scheme.strip_suffix('s'));
+    plain.is_some_and(|plain| Locks::schemes().contains(&plain))
 }
 
 fn has_port(host: &str) -> bool {
@@ -59,11 +67,20 @@ mod tests {
             ("redlock://a:1,b:2,c:3?x=1", &["a:1", "b:2", "c:3"], "redlock://door:1,door:2,door:3?x=1"),
             ("postgres://app@[::1]:5/app", &["[::1]:5"], "postgres://app@door:1/app"),
             ("etcd://[::1]:9", &["[::1]:9"], "etcd://door:1"),
+            ("rediss://127.0.0.1:7?ca=/a.pem", &["127.0.0.1:7"], "rediss://door:1?ca=/a.pem"),
         ] {
             let address = Address::parse(url).unwrap();
             assert_eq!(address.servers, servers, "{url}");
             let doors: Vec<_> = (1..=servers.len()).map(|door| format!("door:{door}")).collect();
             assert_eq!(address.with(&doors), with);
+        }
+    }
+
+    #[test]
+    fn bytes_are_changed_only_where_encryption_notices_it() {
+        assert!(is_encrypted("rediss://127.0.0.1:7"));
+        for url in ["redis://127.0.0.1:7", "postgres://a:1/b", "etcd://a:1", "file:///x", "memory:"] {
+            assert!(!is_encrypted(url), "{url}");
         }
     }
 
@@ -76,6 +93,7 @@ mod tests {
             "redis+sentinel://a/b",
             "redis+cluster://a",
             "rediss://a:1",
+            "rediss://127.0.0.1:1,127.0.0.10:2",
             "redis://a",
             "redis://a:1,b",
             "etcd://[::1]",

@@ -84,6 +84,7 @@ pub(crate) async fn run(args: Torture) -> Result<Exit, Trouble> {
             stop: Some(args.stop).filter(|every| !every.is_zero()),
             cut: Some(args.cut).filter(|every| !every.is_zero()),
             doubles: args.double,
+            corrupts: address::is_encrypted(store.url()),
             hook: args.hook.map(|command| Hook { command, faults: args.hook_faults, every: args.hook_every }),
         },
         overlaps_allowed: args.allow_overlaps,

@@ -28,6 +28,8 @@ pub(super) struct Rates {
     pub(super) cut: Option<Duration>,
     /// Whether the network doubles connections, too.
     pub(super) doubles: bool,
+    /// Whether it changes bytes, too: without encryption nobody could notice that.
+    pub(super) corrupts: bool,
     pub(super) hook: Option<Hook>,
 }
 
@@ -285,6 +287,9 @@ impl Nemesis {
         if self.rates.doubles {
             kinds.push("double");
         }
+        if self.rates.corrupts {
+            kinds.push("corrupt");
+        }
         let kind = self.draw(0, &kinds);
         let mode = match &*kind {
             "close" => Mode::Open,
@@ -294,6 +299,7 @@ impl Nemesis {
             "lose-replies" => Mode::LoseReplies,
             "deaf" => Mode::Deaf,
             "stall" => Mode::Stall,
+            "corrupt" => Mode::Corrupt,
             "double" => Mode::Double(self.rng.millis(0, 300)),
             _ => Mode::Delay(self.rng.millis(20, 400)),
         };

@@ -51,6 +51,8 @@ pub(super) enum Mode {
     Deaf,
     /// Connections on which the client asks are silent, and those on which it listens are not.
     Stall,
+    /// A byte of all that is sent arrives changed.
+    Corrupt,
     /// What is sent on a new connection arrives a second time, this much later, on a connection of its own whose answers
     /// nobody reads.
     Double(Duration),
@@ -225,6 +227,8 @@ async fn pump(
                     Mode::Lag(time) if way == Way::Reply => sleep(time).await,
                     Mode::LoseReplies => has_hole |= way == Way::Reply,
                     Mode::Mute => has_hole |= way == Way::Reply && !listens,
+                    // The last one: it is the end of a record, and not its length.
+                    Mode::Corrupt => buffer[length - 1] ^= 1,
                     _ => {}
                 }
                 break;
