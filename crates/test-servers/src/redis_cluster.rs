@@ -13,16 +13,20 @@ const BUS: u16 = 10_000;
 /// Masters of a cluster, each with one replica: the fewest that can vote.
 const MASTERS: usize = 3;
 
+/// For how many milliseconds a master may be silent that is not to be replaced.
+const PATIENT: &str = "20000";
+
 /// After five seconds a replica no longer tries to take over in good order.
 const FAIL_OVER_LIMIT: Duration = Duration::from_secs(6);
 
 /// Starts a cluster, on ports that may turn out to be taken.
 pub(crate) fn start(options: &Redis) -> Result<Cluster, Error> {
+    // A dead master is replaced after about two seconds instead of thirty.
+    let timeout = if options.patient { PATIENT } else { "1000" };
     let lines = [
         "cluster-enabled yes".to_owned(),
         "cluster-config-file nodes.conf".to_owned(),
-        // A dead master is replaced after about two seconds instead of thirty.
-        format!("cluster-node-timeout {}", if options.patient { 20_000 } else { 1_000 }),
+        format!("cluster-node-timeout {timeout}"),
     ];
     let nodes = (0..2 * MASTERS)
         .map(|_| {
@@ -32,6 +36,12 @@ pub(crate) fn start(options: &Redis) -> Result<Cluster, Error> {
         .collect::<Result<Vec<_>, Error>>()?;
     nodes.iter().try_for_each(Server::wait_ready)?;
 
+    let wait_for_silent = |time: &str| {
+        let set = ["CONFIG", "SET", "cluster-node-timeout", time];
+        nodes.iter().try_for_each(|node| node.command(&set).map(drop))
+    };
+    // Until all are there, a busy machine shall not make them replace a master that is slow.
+    wait_for_silent(PATIENT)?;
     let addrs: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();
     let mut create = vec!["--cluster", "create"];
     create.extend(addrs.iter().map(String::as_str));
@@ -39,6 +49,7 @@ pub(crate) fn start(options: &Redis) -> Result<Cluster, Error> {
     nodes[0].ask(&create)?;
 
     wait_for("the cluster is complete", START_LIMIT, || nodes.iter().all(is_joined))?;
+    wait_for_silent(timeout)?;
     Ok(Cluster::new(&format!("{}+cluster", options.scheme()), nodes))
 }
 

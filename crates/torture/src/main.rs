@@ -1,6 +1,7 @@
 //! `cargo xtask torture`: runs `tidelock torture` against servers of our own, which fail as servers do.
 
 mod coverage;
+mod folder;
 mod hook;
 mod list;
 mod many;
@@ -47,6 +48,15 @@ struct Args {
     /// How often servers fail
     #[arg(long, value_name = "TIME", default_value = "4s")]
     every: String,
+    /// How often a client is killed
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    kill: String,
+    /// How often a client is stopped
+    #[arg(long, value_name = "TIME", default_value = "3s")]
+    stop: String,
+    /// How often the network of a client breaks
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    cut: String,
     /// Faults of servers that do not come
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     without: Vec<String>,
@@ -205,6 +215,7 @@ fn command(
         .args(["torture", "--yes-this-is-a-test-server", "--url", &stand.url(), "--for", &args.time])
         .args(["--clients", &args.clients.to_string(), "--ttl", &format!("{}ms", args.ttl_ms)])
         .args(["--names", &args.names.to_string()])
+        .args(["--kill", &args.kill, "--stop", &args.stop, "--cut", &args.cut])
         .arg("--report")
         .arg(report);
     if let Some(long) = stand.long_ttl_ms() {

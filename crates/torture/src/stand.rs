@@ -1,6 +1,8 @@
 //! The deployments that are tortured: their servers, and what can happen to them.
 
 use std::{
+    fs::{self, File},
+    path::PathBuf,
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -9,6 +11,7 @@ use std::{
 use test_servers::{Certificates, Disk, Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
 
 use crate::{
+    folder::Folder,
     many::{EtcdOfThree, RedisCluster, Sentinels, ZookeeperOfThree},
     pairs::{ReplicaPair, StandbyPair},
     redlock::Redlock,
@@ -49,7 +52,7 @@ type Open = fn(ttl_ms: u64) -> Result<Box<dyn Stand>, Error>;
 ///
 /// Processes are killed here, never the machine, and what the kernel has survives them. So servers that spend most of
 /// their time waiting for a disk do not: a run has many times as many requests.
-pub(crate) const STANDS: [(&str, Open); 14] = [
+pub(crate) const STANDS: [(&str, Open); 15] = [
     ("redis", |_| {
         let (user, password) = USER;
         let redis =
@@ -60,11 +63,15 @@ pub(crate) const STANDS: [(&str, Open); 14] = [
         let server = Redis::new().patient().durable().tls().start()?;
         Ok(Box::new(Single::start(server, REDIS_TLS).with_authority()?))
     }),
+    ("redis-lossy", |_| {
+        let server = Redis::new().patient().append_only().start()?;
+        Ok(Box::new(Single { excludes: false, ..Single::start(server, REDIS_LOSSY) }))
+    }),
     ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().start()?, ETCD)))),
     ("postgres", |_| {
         Ok(Box::new(Single::start(lazy_postgres().own_clock_and_disk().start()?, POSTGRES).with_user()?))
     }),
-    ("file", |_| Ok(Box::new(Folder(tempfile::tempdir().map_err(|error| Error::new(error.to_string()))?)))),
+    ("file", |_| Ok(Box::new(Folder::new()?))),
     ("redlock", |ttl_ms| Ok(Box::new(Redlock::start(ttl_ms)?))),
     ("mysql", |_| {
         let server = MariaDb::new().durable().own_clock_and_disk().start()?;
@@ -79,33 +86,15 @@ pub(crate) const STANDS: [(&str, Open); 14] = [
     ("mysql-replica", |_| Ok(Box::new(ReplicaPair::start()?))),
 ];
 
+/// How much of a log is lost with its machine.
+const LOST: Duration = Duration::from_millis(700);
+
 /// The user that clients log in as where administrators change what it may.
 const USER: (&str, &str) = ("torture", "right");
 
 /// A server that keeps commits which need not be flushed in memory for as long as it may: a crash loses them.
 pub(crate) fn lazy_postgres() -> Postgres {
     Postgres::new().durable().setting("wal_writer_delay=2s").setting("wal_writer_flush_after=1GB")
-}
-
-/// Files: nothing fails but clients.
-struct Folder(tempfile::TempDir);
-
-impl Stand for Folder {
-    fn url(&self) -> String {
-        format!("file:{}", self.0.path().display())
-    }
-
-    fn faults(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    fn cause(&self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn heal(&self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
 }
 
 const REDIS: &[&str] = &[
@@ -128,6 +117,7 @@ const REDIS: &[&str] = &[
     "failing-disk",
 ];
 const REDIS_TLS: &[&str] = &["crash", "restart", "pause", "kill-sessions", "kill-listeners", "certificate"];
+const REDIS_LOSSY: &[&str] = &["lost-fsync", "restart", "pause", "kill-sessions", "kill-listeners"];
 const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
 /// A crash comes twice: it is what loses commits that were not flushed.
 const POSTGRES: &[&str] = &[
@@ -162,18 +152,20 @@ const MARIADB: &[&str] = &[
 ];
 const ZOOKEEPER: &[&str] = &["crash", "restart", "pause", "slow-disk", "full-disk", "failing-disk"];
 
-/// One server that keeps what it confirmed.
+/// One server.
 struct Single {
     server: Server,
     url: String,
     faults: &'static [&'static str],
     /// By how many seconds its clock was set back so far.
     behind: AtomicUsize,
+    /// Whether it keeps what it confirmed.
+    excludes: bool,
 }
 
 impl Single {
     fn start(server: Server, faults: &'static [&'static str]) -> Self {
-        Self { url: server.url().to_owned(), server, faults, behind: AtomicUsize::new(0) }
+        Self { url: server.url().to_owned(), server, faults, behind: AtomicUsize::new(0), excludes: true }
     }
 
     /// Lets clients trust the server's certificate.
@@ -219,12 +211,17 @@ impl Stand for Single {
         matches!(self.server.store(), "redis" | "postgres" | "etcd") && self.server.certificates().is_none()
     }
 
+    fn excludes(&self) -> bool {
+        self.excludes
+    }
+
     fn cause(&self, fault: &str) -> Result<(), Error> {
         let server = &self.server;
         match (server.store(), fault) {
             // Back before leases end: what it lost matters most then.
             (_, "crash") => server.restart(),
             (_, "restart") => server.kill(),
+            ("redis", "lost-fsync") => lose_log(server),
             (_, "pause") => server.pause(),
             // Further back each time: to set it right again would be a step forward, which frees locks early.
             (_, "clock-back") => {
@@ -248,6 +245,23 @@ impl Stand for Single {
             _ => relieve(&self.server, fault),
         }
     }
+}
+
+/// Crashes a server, and takes away what it wrote to its log in the last moments: what a machine without power forgets, if
+/// nothing of that was flushed.
+fn lose_log(server: &Server) -> Result<(), Error> {
+    let text = |error: std::io::Error| Error::new(error.to_string());
+    let folder = server.folder().join("data/appendonlydir");
+    let is_log = |path: &PathBuf| path.to_string_lossy().ends_with(".incr.aof");
+    let logs = fs::read_dir(&folder).map_err(text)?.filter_map(|entry| Some(entry.ok()?.path()));
+    let written = |path: &PathBuf| path.metadata().and_then(|it| it.modified()).ok();
+    let log = logs.filter(is_log).max_by_key(written).ok_or_else(|| Error::new("the server has no log"))?;
+    let log = File::options().write(true).open(log).map_err(text)?;
+    let flushed = log.metadata().map_err(text)?.len();
+    std::thread::sleep(LOST);
+    server.kill()?;
+    log.set_len(flushed).map_err(text)?;
+    server.restart()
 }
 
 fn certificates(server: &Server) -> Result<Certificates, Error> {

@@ -64,8 +64,8 @@ pub(crate) struct Torture {
     pub(crate) stop: Duration,
     /// How often the network of a client breaks; 0 is never
     ///
-    /// Needs the ports of the servers in the URL. Not with TLS, nor where servers tell clients their
-    /// own addresses, as Sentinels and clusters of Redis do.
+    /// Needs the ports of the servers in the URL. Not where servers tell clients their own addresses,
+    /// as Sentinels and clusters of Redis do, and with TLS only for servers at 127.0.0.1.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2s")]
     pub(crate) cut: Duration,
     /// Let the network double connections, too

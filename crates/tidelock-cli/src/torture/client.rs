@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    history::{Log, client_file},
+    history::{Log, client_file, label_of},
     player::Player,
     record::{Event, Nanos, Share},
     work::{BRINK, CALM, GUST, HUSH, STORM, URL, WORK, Work},
@@ -72,8 +72,9 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
         Arc::new(Journal { log, next: Mutex::new(0), asked: AtomicU64::new(0), granted: AtomicU64::new(0) });
     journal.note(&Event::Hello { client: work.client, generation: work.generation });
     let run = Run::listen();
+    let label = label_of(work.client, work.generation);
     let connected = tokio::select! {
-        connected = connect(url) => connected,
+        connected = connect(url, &label) => connected,
         () = run.ended() => {
             journal.note(&Event::Bye { why: "ended before it was connected".to_owned() });
             return Ok(());
@@ -107,11 +108,11 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects, also where the store refuses logins for a while.
-async fn connect(url: &str) -> tidelock::Result<Locks> {
+/// Connects, also where the store refuses logins for a while. Others see the label.
+async fn connect(url: &str, label: &str) -> tidelock::Result<Locks> {
     let began = Moment::now();
     loop {
-        match Locks::connect_within(url, CONNECT).await {
+        match Locks::builder(url).label(label).connect_within(CONNECT).await {
             Err(_) if Moment::now().since(began) < CONNECT => sleep(Duration::from_millis(300)).await,
             connected => return connected,
         }

@@ -13,7 +13,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    history::Log,
+    history::{Log, label_of},
     record::Event,
     work::{CALM, URL, WORK, Work},
 };
@@ -88,9 +88,14 @@ impl Client {
         Ok(Self { work, url, child, input, counts, desk, weather: CALM })
     }
 
+    /// Kills it.
+    pub(super) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()
+    }
+
     /// Kills it and starts it again.
     pub(super) fn restart(&mut self) -> io::Result<()> {
-        self.child.kill()?;
+        self.kill()?;
         self.child.wait()?;
         self.work.generation += 1;
         self.counts.begin_again();
@@ -110,6 +115,22 @@ impl Client {
 
     pub(super) fn resume(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
+    }
+
+    /// Lets it open no file and no connection any more, or as many as this process may.
+    #[cfg(target_os = "linux")]
+    pub(super) fn let_open(&self, is_allowed: bool) -> io::Result<()> {
+        use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let limit = Rlimit { current: if is_allowed { current } else { Some(0) }, maximum };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit)?;
+        Ok(())
+    }
+
+    /// Other systems set limits of the own process only.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn let_open(&self, _: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
@@ -138,7 +159,7 @@ impl Client {
 
     /// As histories call it.
     pub(super) fn label(&self) -> String {
-        format!("client-{}.{}", self.work.client, self.work.generation)
+        label_of(self.work.client, self.work.generation)
     }
 
     pub(super) fn counts(&self) -> &Counts {

@@ -177,7 +177,10 @@ pub(super) struct Break {
     /// When the store confirmed it, if it did.
     pub(super) done: Option<Nanos>,
     pub(super) name: u16,
+    /// The token of the holder. Until all is read, the one that was seen.
     pub(super) token: u64,
+    /// The client and generation of the holder, by its own account.
+    pub(super) holder: Option<(u32, u32)>,
 }
 
 /// A hold that was renewed by its ticket.
@@ -256,7 +259,7 @@ impl History {
     /// The process with a client's number and generation.
     pub(super) fn who(&self, op: &Op) -> String {
         let process = &self.processes[op.process as usize];
-        format!("client-{}.{}", process.client, process.generation)
+        label_of(process.client, process.generation)
     }
 
     pub(super) fn name(&self, op: &Op) -> &str {
@@ -264,7 +267,17 @@ impl History {
     }
 }
 
-/// A target's client and generation: `client-3.1`.
+/// The store's part of a token, which all hand-offs inside a process share.
+pub(super) fn epoch(token: u64) -> u64 {
+    tidelock::Token::from_u64(token).epoch()
+}
+
+/// How a process is called, as the target of a fault and in the store.
+pub(super) fn label_of(client: u32, generation: u32) -> String {
+    format!("client-{client}.{generation}")
+}
+
+/// The client and generation of a [label](label_of).
 pub(super) fn client_of(target: &str) -> Option<(u32, u32)> {
     let (client, generation) = target.strip_prefix("client-")?.split_once('.')?;
     Some((client.parse().ok()?, generation.parse().ok()?))

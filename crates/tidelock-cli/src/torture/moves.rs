@@ -301,7 +301,7 @@ impl Player {
         let Some(holder) = views.first().and_then(|view| view.holders.first()) else { return };
         let Some(token) = holder.token() else { return };
         let (lock, token) = (u16::try_from(lock).unwrap_or(u16::MAX), token.get());
-        self.journal.note(&Event::Breaking { lock, token });
+        self.journal.note(&Event::Breaking { lock, token, holder: holder.label.to_string() });
         // If it was late, nobody was taken out, and the line above excuses nothing that happened before it.
         if matches!(self.locks.evict(&name, holder.id, "torture").await, Ok(true)) {
             self.journal.note(&Event::Broke { lock, token });

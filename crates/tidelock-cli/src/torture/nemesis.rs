@@ -76,6 +76,8 @@ struct Wound {
 enum Hurt {
     Stopped,
     Network,
+    /// No file and no connection can be opened.
+    NoFiles,
 }
 
 /// What the hook does at the moment.
@@ -95,8 +97,9 @@ pub(super) struct Nemesis {
     ttl: Duration,
     /// When the next fault of each kind comes: kill, stop, cut, hook, breeze.
     due: [Option<Moment>; 5],
-    /// Faults of the network, of servers and of a breeze that did not come yet: each comes once before any comes again.
-    decks: [Vec<String>; 3],
+    /// Faults of the network, of servers, of a breeze and of processes (killed, or stopped) that did not come yet: each
+    /// comes once before any comes again.
+    decks: [Vec<String>; 5],
     /// A light fault that clients were warned of.
     gust: Option<(Moment, String)>,
     wounds: Vec<Wound>,
@@ -114,7 +117,7 @@ impl Nemesis {
             rates,
             ttl,
             due: [None; 5],
-            decks: [Vec::new(), Vec::new(), Vec::new()],
+            decks: Default::default(),
             gust: None,
             wounds: Vec::new(),
             hooked: None,
@@ -158,7 +161,7 @@ impl Nemesis {
                 self.due[kind] = Some(now.plus(self.rng.around(every, if kind == 4 { 90 } else { 50 }, 150)));
                 match kind {
                     0 => self.kill(clients)?,
-                    1 => self.stop(clients)?,
+                    1 => self.hinder(clients)?,
                     2 => self.cut(clients, doors)?,
                     3 => self.hook(clients)?,
                     _ => self.warn_of_gust(clients),
@@ -187,6 +190,7 @@ impl Nemesis {
                 match wound.what {
                     Hurt::Stopped => clients[client].resume()?,
                     Hurt::Network => doors[client].iter().for_each(|door| door.set(Mode::Open)),
+                    Hurt::NoFiles => clients[client].let_open(true)?,
                 }
             }
             self.log.note(&Event::FaultEnded { fault: wound.fault })?;
@@ -262,21 +266,63 @@ impl Nemesis {
         Some((vec![client], clients[client].label()))
     }
 
+    /// Kills one client, one that is stopped, or all at once.
     fn kill(&mut self, clients: &mut [Client]) -> io::Result<()> {
-        let Some(client) = self.without(Hurt::Stopped, clients) else { return Ok(()) };
-        let fault = self.begin("kill", &clients[client].label())?;
-        clients[client].restart()?;
+        let kind = self.draw(3, &["kill", "kill", "kill", "kill-stopped", "kill-all"]);
+        let running = self.all_without(Hurt::Stopped, clients);
+        let (hit, kind) = match &*kind {
+            "kill-stopped" => {
+                let stopped: Vec<_> = (0..clients.len()).filter(|client| !running.contains(client)).collect();
+                match self.rng.pick(&stopped) {
+                    Some(client) => (vec![*client], "kill-stopped"),
+                    None => (self.rng.pick(&running).copied().into_iter().collect(), "kill"),
+                }
+            }
+            "kill-all" => (running, "kill-all"),
+            _ => (self.rng.pick(&running).copied().into_iter().collect::<Vec<_>>(), "kill"),
+        };
+        if hit.is_empty() {
+            return Ok(());
+        }
+        let fault = self.begin(kind, &labels(&hit, clients))?;
+        for client in &hit {
+            clients[*client].kill()?;
+        }
+        for client in hit {
+            clients[client].restart()?;
+        }
         self.log.note(&Event::FaultEnded { fault })
     }
 
-    fn stop(&mut self, clients: &[Client]) -> io::Result<()> {
-        let Some(client) = self.without(Hurt::Stopped, clients) else { return Ok(()) };
+    /// Stops one client, for long or for a moment, or all at once, or lets one open nothing any more.
+    fn hinder(&mut self, clients: &[Client]) -> io::Result<()> {
+        let mut kinds = vec!["stop", "stop", "stop", "stop-all", "stutter"];
+        if cfg!(target_os = "linux") {
+            kinds.push("no-files");
+        }
+        let kind = self.draw(4, &kinds);
+        let what = if kind == "no-files" { Hurt::NoFiles } else { Hurt::Stopped };
+        let mut hit = self.all_without(what, clients);
+        if kind != "stop-all" {
+            hit = self.rng.pick(&hit).copied().into_iter().collect();
+        }
+        if hit.is_empty() {
+            return Ok(());
+        }
         // Mostly past its lease, sometimes just before its end.
-        let time = self.rng.around(self.ttl, 80, 200);
-        let fault = self.begin("stop", &clients[client].label())?;
-        clients[client].stop()?;
-        let heals = Moment::now().plus(time);
-        self.wounds.push(Wound { fault, clients: vec![client], what: Hurt::Stopped, heals });
+        let time = if kind == "stutter" {
+            self.rng.around(self.ttl, 2, 30)
+        } else {
+            self.rng.around(self.ttl, 80, 200)
+        };
+        let fault = self.begin(&kind, &labels(&hit, clients))?;
+        for client in &hit {
+            match what {
+                Hurt::NoFiles => clients[*client].let_open(false)?,
+                _ => clients[*client].stop()?,
+            }
+        }
+        self.wounds.push(Wound { fault, clients: hit, what, heals: Moment::now().plus(time) });
         Ok(())
     }
 
@@ -412,4 +458,9 @@ impl Nemesis {
         });
         done
     }
+}
+
+/// The target of a fault that hits these clients.
+fn labels(hit: &[usize], clients: &[Client]) -> String {
+    hit.iter().map(|client| clients[*client].label()).collect::<Vec<_>>().join(",")
 }

@@ -1,7 +1,7 @@
 //! Reads histories back: folds the lines of all processes into one [`Op`] per request.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     io::{self, BufRead, BufReader},
     path::Path,
@@ -9,7 +9,8 @@ use std::{
 
 use super::{
     history::{
-        Answer, Break, Decision, Fault, History, Op, Process, Released, Resume, TAKEN_AWAY, client_of,
+        Answer, Break, Decision, Fault, History, Op, Process, Released, Resume, TAKEN_AWAY, client_of, epoch,
+        label_of,
     },
     record::{Event, Nanos, Plan},
 };
@@ -73,8 +74,9 @@ impl Reader {
                 Event::Asked { op, lock, share, owner, patience } => {
                     history.ops.push(Op { owner, patience, ..Op::new(index, op, lock, share, at) });
                 }
-                Event::Breaking { lock, token } => {
-                    history.breaks.push(Break { process: index, at, done: None, name: lock, token });
+                Event::Breaking { lock, token, holder } => {
+                    let holder = client_of(&holder);
+                    history.breaks.push(Break { process: index, at, done: None, name: lock, token, holder });
                 }
                 Event::Broke { lock, token } => {
                     let begun = |it: &&mut Break| it.name == lock && it.token == token && it.done.is_none();
@@ -83,7 +85,7 @@ impl Reader {
                     }
                 }
                 Event::Hung { from } | Event::Slow { from } => {
-                    let target = format!("client-{}.{}", process.client, process.generation);
+                    let target = label_of(process.client, process.generation);
                     let kind = if matches!(event, Event::Hung { .. }) { "hang" } else { "slow" }.to_owned();
                     history.faults.push(Fault { kind, target, began: from, healed: Some(at) });
                 }
@@ -132,11 +134,10 @@ impl Reader {
             history.last = history.last.max(at);
             match event {
                 Event::FaultBegan { fault, kind, target } => {
-                    if kind == "kill" {
-                        let process = client_of(&target).and_then(|client| by_client.get(&client));
-                        if let Some(process) = process {
-                            history.processes[*process as usize].killed = Some(at);
-                        }
+                    // One, or several at once.
+                    let killed = target.split(',').filter(|_| kind.starts_with("kill")).filter_map(client_of);
+                    for process in killed.filter_map(|client| by_client.get(&client)) {
+                        history.processes[*process as usize].killed = Some(at);
                     }
                     faults.insert(fault, history.faults.len());
                     history.faults.push(Fault { kind, target, began: at, healed: None });
@@ -164,9 +165,29 @@ impl Reader {
             return None;
         }
         self.history.breaks.retain(|it| known(it.name));
+        self.find_broken();
         self.history.strays.retain(|(_, op)| (*op as usize) < ops);
         self.history.writes.retain(|write| (write.op as usize) < ops);
         self.has_plan.then_some(self.history)
+    }
+
+    /// Where a break saw a token that nobody was granted, finds the hold that it hit. Servers that vote number a grant on
+    /// their own and the largest number counts, so a look that reaches others of them shows a smaller one.
+    fn find_broken(&mut self) {
+        let History { ops, breaks, .. } = &mut self.history;
+        let known: HashSet<_> =
+            ops.iter().filter(|op| op.is_granted()).map(|op| (op.name, epoch(op.token))).collect();
+        for it in breaks.iter_mut().filter(|it| !known.contains(&(it.name, epoch(it.token)))) {
+            let Some(process) = it.holder.and_then(|holder| self.by_client.get(&holder)) else { continue };
+            let is_hit = |op: &&Op| {
+                let is_its = op.process == *process && op.name == it.name && op.is_granted();
+                let held = op.asked < it.at && it.at < op.until && (op.freed == 0 || it.at < op.freed);
+                is_its && held && op.token > it.token
+            };
+            if let Some(hit) = ops.iter().filter(is_hit).map(|op| op.token).min() {
+                it.token = hit;
+            }
+        }
     }
 }
 
@@ -226,4 +247,40 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         _ => return,
     };
     (op.answered, op.answer) = (at, answer);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// The token that a break is taken for, which saw `seen` and the holder `client-0.0`.
+    fn broken(seen: u64) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("run.log", "1 plan 7 redlock 1000 true false\n1 lock 0 1000 torture/a\n");
+        // Two holds of the holder, of which the second is the one at the time of the break.
+        write(
+            "client-0.0.log",
+            "1 hello 0 0\n10 asked 0 0 x 0 -\n20 granted 0 5120 900\n30 releasing 0 890\n31 released 0 ok\n\
+             40 asked 1 0 x 0 -\n50 granted 1 9216 900\n",
+        );
+        write(
+            "client-1.0.log",
+            &format!(
+                "2 hello 1 0\n3 asked 0 0 x 0 -\n4 granted 0 4096 9000\n60 breaking 0 {seen} client-0.0\n"
+            ),
+        );
+        History::read(folder.path()).unwrap().breaks[0].token
+    }
+
+    #[test]
+    fn a_break_that_saw_a_smaller_token_than_was_granted_hit_what_its_holder_had() {
+        assert_eq!(broken(8192), 9216);
+        // A token that was granted is that hold, whatever its holder says.
+        assert_eq!(broken(4096), 4096);
+        // The holder had nothing with a larger token.
+        assert_eq!(broken(10_240), 10_240);
+    }
 }

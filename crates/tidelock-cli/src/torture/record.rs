@@ -90,8 +90,9 @@ pub(super) enum Event {
     GaveUp { op: u32 },
     /// An error.
     Failed { op: u32, why: String },
-    /// About to take the holder of this token out.
-    Breaking { lock: u16, token: u64 },
+    /// About to take the holder of this token out, which says that it is this client. Votes may show a smaller token than
+    /// the holder was granted.
+    Breaking { lock: u16, token: u64, holder: String },
     /// The store confirmed that it took that holder out.
     Broke { lock: u16, token: u64 },
     /// Nothing of this process ran since `from`: a task blocked its only thread.
@@ -109,6 +110,7 @@ pub(super) enum Event {
     /// A lock that clients use, which their lines call by this number.
     Lock { lock: u16, ttl: Nanos, name: String },
     /// A fault begins. The fault is a number; the target of a client is `client-3.1`: its number and generation.
+    /// Several clients are separated by commas.
     FaultBegan { fault: u32, kind: String, target: String },
     /// The fault is healed.
     FaultEnded { fault: u32 },
@@ -152,7 +154,7 @@ impl Event {
             Self::TimedOut { op } => format!("timed-out {op}"),
             Self::GaveUp { op } => format!("gave-up {op}"),
             Self::Failed { op, why } => format!("failed {op} {}", word(why)),
-            Self::Breaking { lock, token } => format!("breaking {lock} {token}"),
+            Self::Breaking { lock, token, holder } => format!("breaking {lock} {token} {}", word(holder)),
             Self::Broke { lock, token } => format!("broke {lock} {token}"),
             Self::Hung { from } => format!("hung {from}"),
             Self::Slow { from } => format!("slow {from}"),
@@ -208,7 +210,11 @@ impl Event {
             "timed-out" => Self::TimedOut { op: number(&mut fields)? },
             "gave-up" => Self::GaveUp { op: number(&mut fields)? },
             "failed" => Self::Failed { op: number(&mut fields)?, why: number(&mut fields)? },
-            "breaking" => Self::Breaking { lock: number(&mut fields)?, token: number(&mut fields)? },
+            "breaking" => Self::Breaking {
+                lock: number(&mut fields)?,
+                token: number(&mut fields)?,
+                holder: number(&mut fields)?,
+            },
             "broke" => Self::Broke { lock: number(&mut fields)?, token: number(&mut fields)? },
             "hung" => Self::Hung { from: number(&mut fields)? },
             "slow" => Self::Slow { from: number(&mut fields)? },
@@ -292,7 +298,7 @@ mod tests {
             Event::TimedOut { op: 3 },
             Event::GaveUp { op: 3 },
             Event::Failed { op: 3, why: text() },
-            Event::Breaking { lock: 1, token: 4 },
+            Event::Breaking { lock: 1, token: 4, holder: text() },
             Event::Broke { lock: 1, token: 4 },
             Event::Hung { from: 3 },
             Event::Slow { from: 3 },

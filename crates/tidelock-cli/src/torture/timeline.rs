@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{
     check::Violation,
-    history::{History, Op},
+    history::{History, Op, label_of},
     record::Nanos,
     story,
 };
@@ -65,7 +65,7 @@ pub(super) fn draw(history: &History, violation: &Violation) -> String {
     for fault in story::faults_near(history, from, to) {
         let place = rows.iter().position(|process| {
             let process = &history.processes[*process as usize];
-            fault.target == format!("client-{}.{}", process.client, process.generation)
+            fault.target == label_of(process.client, process.generation)
         });
         let y = TOP + ROW * place.unwrap_or(rows.len()) as f64;
         let title = format!("{} {}", fault.kind, fault.target);
@@ -73,7 +73,7 @@ pub(super) fn draw(history: &History, violation: &Violation) -> String {
     }
     for (place, process) in rows.iter().enumerate() {
         let process = &history.processes[*process as usize];
-        let label = format!("client-{}.{}", process.client, process.generation);
+        let label = label_of(process.client, process.generation);
         picture.text((8.0, TOP + ROW * place as f64 + 16.0), &label);
     }
     picture.text((8.0, TOP + ROW * rows.len() as f64 + 16.0), "faults");

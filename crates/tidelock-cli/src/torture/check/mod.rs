@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use self::calm::Calm;
 use super::{
-    history::{Answer, History, Op},
+    history::{Answer, History, Op, epoch, label_of},
     record::{Nanos, Share},
 };
 
@@ -200,7 +200,7 @@ pub(super) fn check(history: &History) -> Findings {
     tickets::check(history, &mut findings);
     for process in history.processes.iter().filter(|it| it.killed.is_none() && it.ended.is_none()) {
         findings.add(Rule::Crash, process.last_line, &[], || {
-            format!("client-{}.{} ended without a reason", process.client, process.generation)
+            format!("{} ended without a reason", label_of(process.client, process.generation))
         });
     }
     findings.violations.sort_by_key(|violation| violation.at);
@@ -254,11 +254,6 @@ fn window_end(history: &History, op: &Op, broken: Option<Nanos>) -> Nanos {
     let process = &history.processes[op.process as usize];
     let cuts = [Some(op.releasing), Some(op.lost), process.killed, broken];
     cuts.into_iter().flatten().filter(|cut| *cut > 0).fold(op.until, Nanos::min)
-}
-
-/// The store's part of a token, which all hand-offs inside a process share.
-fn epoch(token: u64) -> u64 {
-    tidelock::Token::from_u64(token).epoch()
 }
 
 /// A hold in words: `client-3.1 (token 17)`.

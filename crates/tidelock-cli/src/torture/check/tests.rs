@@ -65,6 +65,11 @@ impl Tale {
         self.0.faults.push(Fault { kind, target, began: at(began), healed: Some(at(healed)) });
     }
 
+    /// The second client takes the holder of this token out.
+    fn breaks(&mut self, at: Nanos, done: Option<Nanos>, token: u64) {
+        self.0.breaks.push(Break { process: 1, at, done, name: 0, token, holder: None });
+    }
+
     /// The rules that are broken.
     fn broken(&self) -> Vec<Rule> {
         check(&self.0).totals.into_keys().collect()
@@ -119,7 +124,7 @@ fn a_holder_that_is_killed_or_taken_out_excludes_nobody() {
     tale.0.processes[0].killed = None;
     // By its epoch: the token that others see may be one of an earlier hand-off.
     tale.0.ops[held].token += 3;
-    tale.0.breaks.push(Break { process: 1, at: at(499), done: None, name: 0, token: 1 << 10 });
+    tale.breaks(at(499), None, 1 << 10);
     assert_eq!(tale.broken(), []);
 }
 
@@ -362,7 +367,7 @@ fn a_process_that_keeps_a_lock_to_itself_is_found() {
 fn a_release_that_hides_a_loss_is_found() {
     let mut tale = Tale::new();
     let held = tale.holds(0, 1, 0, 1, 100);
-    tale.0.breaks.push(Break { process: 1, at: at(49), done: Some(at(50)), name: 0, token: 1 << 10 });
+    tale.breaks(at(49), Some(at(50)), 1 << 10);
     assert_eq!(tale.broken(), [Rule::Unreported]);
     tale.0.ops[held].released = Released::NotHeld;
     assert_eq!(tale.broken(), []);
@@ -394,7 +399,7 @@ fn a_holder_that_does_not_hear_that_it_was_taken_out_is_found() {
     let mut tale = Tale::new();
     let held = tale.holds(0, 1, 0, 1, 4_000);
     tale.0.ops[held].released = Released::NotHeld;
-    tale.0.breaks.push(Break { process: 1, at: at(99), done: Some(at(100)), name: 0, token: 1 << 10 });
+    tale.breaks(at(99), Some(at(100)), 1 << 10);
     tale.0.ops[held].checked = at(2_500);
     assert_eq!(tale.broken(), [], "a renewal may be as far away");
     tale.0.ops[held].checked = at(2_700);

@@ -1,6 +1,6 @@
 //! Holds that go on by a ticket, and locks that are taken from their holders.
 
-use super::{Break, MS, Rule, TTL, Tale, at};
+use super::{MS, Rule, TTL, Tale, at};
 use crate::torture::history::Resume;
 
 /// A hold from 1 to 5,000 that was renewed by its ticket at 2,000.
@@ -48,7 +48,7 @@ fn a_ticket_that_was_released_and_goes_on_is_found_unless_a_fault_was_near() {
 #[test]
 fn a_ticket_that_was_taken_out_and_goes_on_is_found() {
     let (mut tale, _) = by_ticket();
-    tale.0.breaks.push(Break { process: 1, at: at(1_899), done: Some(at(1_900)), name: 0, token: 7 << 10 });
+    tale.breaks(at(1_899), Some(at(1_900)), 7 << 10);
     tale.0.ops[0].released = super::Released::NotHeld;
     assert_eq!(tale.broken(), [Rule::Ticket]);
     tale.0.breaks[0].done = Some(at(2_001));
