@@ -1,5 +1,5 @@
-/* Preloaded into a server: a wall clock that is ahead by what a file says, and a disk that is slow, full or broken if
-   the file says so. Both may be set while the server runs. The clock that never jumps is left alone. */
+/* Preloaded into a server: a wall clock that is ahead by what a file says and runs at the rate that it says, and a disk
+   that is slow, full or broken if the file says so. Both may be set while the server runs. The clock that never jumps is left alone. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* As preload.rs has them. */
-enum { AHEAD, SLOW, FAILING, FULL, NUMBERS };
+enum { AHEAD, RATE, SINCE, SLOW, FAILING, FULL, NUMBERS };
 
 static long long told(int number) {
   static volatile long long *numbers;
@@ -35,8 +35,10 @@ static long long told(int number) {
 
 static long long micros(void) {
   struct timespec now;
+  long long right;
   syscall(SYS_clock_gettime, CLOCK_REALTIME, &now);
-  return now.tv_sec * 1000000LL + now.tv_nsec / 1000 + told(AHEAD);
+  right = now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+  return right + told(AHEAD) + (right - told(SINCE)) * told(RATE) / 1000000;
 }
 
 int gettimeofday(struct timeval *restrict told_time, void *restrict zone) {

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::process::Call;
 use crate::{Error, Server};
@@ -33,6 +33,10 @@ pub enum Disk {
 enum Number {
     /// By how many microseconds the wall clock is ahead.
     Ahead,
+    /// By how many millionths it runs fast.
+    Rate,
+    /// Since when, in microseconds of the right clock.
+    Since,
     /// How many microseconds it takes longer to make something durable.
     Slow,
     /// Whether that fails.
@@ -41,7 +45,7 @@ enum Number {
     Full,
 }
 
-const NUMBERS: usize = 4;
+const NUMBERS: usize = 6;
 
 fn file(folder: &Path) -> PathBuf {
     folder.join("preload")
@@ -69,13 +73,26 @@ pub(crate) fn give(call: Call, folder: &Path) -> Result<Call, Error> {
 }
 
 fn set(folder: &Path, number: Number, value: i64) -> Result<(), Error> {
+    set_from(folder, number, &[value])
+}
+
+/// Sets a number and those after it, at once.
+fn set_from(folder: &Path, first: Number, values: &[i64]) -> Result<(), Error> {
+    let bytes: Vec<_> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     // Written in place: the server has the file mapped.
     let write = || {
         let mut file = fs::OpenOptions::new().write(true).open(file(folder))?;
-        file.seek(SeekFrom::Start(8 * number as u64))?;
-        file.write_all(&value.to_ne_bytes())
+        file.seek(SeekFrom::Start(8 * first as u64))?;
+        file.write_all(&bytes)
     };
     write().map_err(Error::context("the clock or the disk cannot be set"))
+}
+
+fn get(folder: &Path, number: Number) -> Result<i64, Error> {
+    let bytes = fs::read(file(folder)).map_err(Error::context("the clock or the disk cannot be read"))?;
+    let at = 8 * number as usize;
+    let number = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    number.map(i64::from_ne_bytes).ok_or_else(|| Error::new("the file for clock and disk is too short"))
 }
 
 /// Of servers that were given a clock or a disk of their own.
@@ -87,6 +104,20 @@ impl Server {
     /// When the file that tells the server cannot be written.
     pub fn set_clock_ahead(&self, seconds: i64) -> Result<(), Error> {
         set(self.folder(), Number::Ahead, seconds * 1_000_000)
+    }
+
+    /// Lets the wall clock of a server that has one of its own run fast by so many millionths, or slow. It does not jump.
+    ///
+    /// # Errors
+    ///
+    /// When the file that tells the server cannot be read or written.
+    #[allow(clippy::disallowed_methods, reason = "the clock that is made wrong for the server")]
+    pub fn set_clock_rate(&self, ppm: i64) -> Result<(), Error> {
+        let folder = self.folder();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+        let gained = (now - get(folder, Number::Since)?) * get(folder, Number::Rate)? / 1_000_000;
+        set_from(folder, Number::Ahead, &[get(folder, Number::Ahead)? + gained, ppm, now])
     }
 
     /// Breaks the disk of a server that has one of its own, or lets it be well again.

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use common::{eventually, leaves_nothing, states};
 use test_servers::{
@@ -156,6 +156,39 @@ fn durable_servers_wait_for_the_disk_and_others_do_not() {
 fn command_line(server: &Server) -> String {
     let pid = server.pid().unwrap();
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap()
+}
+
+/// By how many microseconds a server's clock is ahead, at least and at most.
+#[allow(clippy::disallowed_methods, reason = "the clock of the server is compared with the right one")]
+fn ahead(server: &Server) -> (i64, i64) {
+    let now = || {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        i64::try_from(now.as_micros()).unwrap()
+    };
+    let before = now();
+    let time = server.ask(&["TIME"]).unwrap();
+    let after = now();
+    let numbers: Vec<i64> = time.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let time = numbers[0] * 1_000_000 + numbers[1];
+    (time - after, time - before)
+}
+
+#[test]
+fn a_clock_that_runs_fast_gains_and_keeps_what_it_gained() {
+    let server = Redis::new().own_clock().start().unwrap();
+    assert!(ahead(&server).0 <= 0);
+    // Ten times as fast.
+    server.set_clock_rate(9_000_000).unwrap();
+    eventually("the clock is two seconds ahead", || ahead(&server).0 >= 2_000_000);
+    server.set_clock_rate(0).unwrap();
+    let (least, most) = ahead(&server);
+    assert!(most >= 2_000_000, "it jumped back");
+    server.set_clock_rate(-500_000).unwrap();
+    eventually("the clock is half a second less ahead", || ahead(&server).1 < least - 500_000);
+    // A step is from the right time.
+    server.set_clock_rate(0).unwrap();
+    server.set_clock_ahead(-5).unwrap();
+    assert!(ahead(&server).0 <= -5_000_000);
 }
 
 #[test]
