@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -23,11 +23,18 @@ use super::{
 pub(super) struct Client {
     work: Work,
     url: String,
-    child: Child,
-    input: Arc<Mutex<ChildStdin>>,
+    process: Process,
     counts: Arc<Counts>,
     desk: Arc<Desk>,
     weather: &'static str,
+}
+
+/// One of the processes that a client is in the course of a run.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    input: Arc<Mutex<ChildStdin>>,
+    is_at_work: Arc<AtomicBool>,
 }
 
 /// How far a client is, over all its generations.
@@ -84,29 +91,29 @@ impl Desk {
 impl Client {
     pub(super) fn start(work: Work, url: String, desk: Arc<Desk>) -> io::Result<Self> {
         let counts = Arc::new(Counts::default());
-        let (child, input) = spawn(&work, &url, &desk, &counts)?;
-        Ok(Self { work, url, child, input, counts, desk, weather: CALM })
+        let process = spawn(&work, &url, &desk, &counts)?;
+        Ok(Self { work, url, process, counts, desk, weather: CALM })
     }
 
     /// Kills it.
     pub(super) fn kill(&mut self) -> io::Result<()> {
-        self.child.kill()
+        self.process.child.kill()
     }
 
     /// Kills it and starts it again.
     pub(super) fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        self.child.wait()?;
+        self.process.child.wait()?;
         self.work.generation += 1;
         self.counts.begin_again();
-        (self.child, self.input) = spawn(&self.work, &self.url, &self.desk, &self.counts)?;
+        self.process = spawn(&self.work, &self.url, &self.desk, &self.counts)?;
         self.tell(self.weather);
         Ok(())
     }
 
     /// Whether it ended on its own.
     pub(super) fn has_ended(&mut self) -> io::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+        Ok(self.process.child.try_wait()?.is_some())
     }
 
     pub(super) fn stop(&self) -> io::Result<()> {
@@ -123,7 +130,7 @@ impl Client {
         use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         let limit = Rlimit { current: if is_allowed { current } else { Some(0) }, maximum };
-        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit)?;
+        prlimit(Some(Pid::from_child(&self.process.child)), Resource::Nofile, limit)?;
         Ok(())
     }
 
@@ -134,7 +141,7 @@ impl Client {
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        let pid = Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.process.child);
         Ok(kill_process(pid, signal)?)
     }
 
@@ -142,24 +149,29 @@ impl Client {
     pub(super) fn tell(&mut self, weather: &'static str) {
         self.weather = weather;
         // One that was killed needs no word.
-        let _ = say(&self.input, &format!("{weather}\n"));
+        let _ = say(&self.process.input, &format!("{weather}\n"));
     }
 
     /// Tells it what is about to happen: a server fails, or the network.
     pub(super) fn warn(&self, word: &str) {
         // One that was killed needs no word.
-        let _ = say(&self.input, &format!("{word}\n"));
+        let _ = say(&self.process.input, &format!("{word}\n"));
     }
 
     /// Asks it to finish its requests and end.
     pub(super) fn end(&self) {
         // One that is gone needs no word.
-        let _ = say(&self.input, "end\n");
+        let _ = say(&self.process.input, "end\n");
     }
 
     /// As histories call it.
     pub(super) fn label(&self) -> String {
         label_of(self.work.client, self.work.generation)
+    }
+
+    /// Whether its process, and not an earlier one, has asked for a lock.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.process.is_at_work.load(Ordering::Relaxed)
     }
 
     pub(super) fn counts(&self) -> &Counts {
@@ -170,17 +182,12 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         // Gone already, if all went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.process.child.kill();
+        let _ = self.process.child.wait();
     }
 }
 
-fn spawn(
-    work: &Work,
-    url: &str,
-    desk: &Arc<Desk>,
-    counts: &Arc<Counts>,
-) -> io::Result<(Child, Arc<Mutex<ChildStdin>>)> {
+fn spawn(work: &Work, url: &str, desk: &Arc<Desk>, counts: &Arc<Counts>) -> io::Result<Process> {
     let mut child = Command::new(std::env::current_exe()?)
         .env(WORK, serde_json::to_string(work)?)
         .env(URL, url)
@@ -190,7 +197,9 @@ fn spawn(
     let input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     let input = Arc::new(Mutex::new(input));
+    let is_at_work = Arc::new(AtomicBool::new(false));
     let (desk, counts, answers) = (Arc::clone(desk), Arc::clone(counts), Arc::clone(&input));
+    let works = Arc::clone(&is_at_work);
     let who = (work.client, work.generation);
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -201,6 +210,7 @@ fn spawn(
             if word == Some("count") {
                 if let (Some(asked), Some(granted)) = (next(), next()) {
                     counts.see(asked, granted);
+                    works.store(asked > 0, Ordering::Relaxed);
                 }
             } else if let (Some(id), Some(op), Some(name), Some(token)) = (next(), next(), next(), next()) {
                 let op = u32::try_from(op).unwrap_or(u32::MAX);
@@ -210,7 +220,7 @@ fn spawn(
             }
         }
     });
-    Ok((child, input))
+    Ok(Process { child, input, is_at_work })
 }
 
 fn say(input: &Mutex<ChildStdin>, line: &str) -> io::Result<()> {

@@ -303,6 +303,10 @@ impl Nemesis {
         let kind = self.draw(4, &kinds);
         let what = if kind == "no-files" { Hurt::NoFiles } else { Hurt::Stopped };
         let mut hit = self.all_without(what, clients);
+        if what == Hurt::NoFiles {
+            // A program needs files until it runs.
+            hit.retain(|client| clients[*client].is_at_work());
+        }
         if kind != "stop-all" {
             hit = self.rng.pick(&hit).copied().into_iter().collect();
         }

@@ -62,6 +62,9 @@ impl Reader {
         let start_index = u32::try_from(start).unwrap_or(u32::MAX);
         self.starts.push(start_index);
         let mut process = Process::default();
+        // Also of one that ended before it said who it is: it must not pass for another one.
+        let named = path.file_stem().and_then(|name| client_of(name.to_str()?));
+        (process.client, process.generation) = named.unwrap_or_default();
         let history = &mut self.history;
         Self::lines(path, |at, event| {
             history.first = history.first.min(at);
@@ -255,24 +258,31 @@ mod tests {
 
     use super::*;
 
+    /// The history of processes that wrote these lines: their names, and what each wrote.
+    fn history(files: &[(&str, &str)]) -> History {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        History::read(folder.path()).unwrap()
+    }
+
     /// The token that a break is taken for, which saw `seen` and the holder `client-0.0`.
     fn broken(seen: u64) -> u64 {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        write("run.log", "1 plan 7 redlock 1000 true false\n1 lock 0 1000 torture/a\n");
-        // Two holds of the holder, of which the second is the one at the time of the break.
-        write(
-            "client-0.0.log",
-            "1 hello 0 0\n10 asked 0 0 x 0 -\n20 granted 0 5120 900\n30 releasing 0 890\n31 released 0 ok\n\
-             40 asked 1 0 x 0 -\n50 granted 1 9216 900\n",
+        let breaker = format!(
+            "2 hello 1 0\n3 asked 0 0 x 0 -\n4 granted 0 4096 9000\n60 breaking 0 {seen} client-0.0\n"
         );
-        write(
-            "client-1.0.log",
-            &format!(
-                "2 hello 1 0\n3 asked 0 0 x 0 -\n4 granted 0 4096 9000\n60 breaking 0 {seen} client-0.0\n"
+        let files = [
+            ("run.log", "1 plan 7 redlock 1000 true false\n1 lock 0 1000 torture/a\n"),
+            // Two holds of the holder, of which the second is the one at the time of the break.
+            (
+                "client-0.0.log",
+                "1 hello 0 0\n10 asked 0 0 x 0 -\n20 granted 0 5120 900\n30 releasing 0 890\n31 released 0 ok\n\
+                 40 asked 1 0 x 0 -\n50 granted 1 9216 900\n",
             ),
-        );
-        History::read(folder.path()).unwrap().breaks[0].token
+            ("client-1.0.log", &breaker),
+        ];
+        history(&files).breaks[0].token
     }
 
     #[test]
@@ -282,5 +292,24 @@ mod tests {
         assert_eq!(broken(4096), 4096);
         // The holder had nothing with a larger token.
         assert_eq!(broken(10_240), 10_240);
+    }
+
+    #[test]
+    fn a_process_that_wrote_nothing_passes_for_no_other() {
+        let files = [
+            (
+                "run.log",
+                "1 plan 7 redis 1000 true false\n1 lock 0 1000 torture/a\n25 wrote 0 0 0 true\n\
+                 40 fault 0 kill client-7.81\n",
+            ),
+            ("client-0.0.log", "1 hello 0 0\n10 asked 0 0 x 0 -\n20 granted 0 5120 900\n"),
+            ("client-7.81.log", ""),
+            ("client-7.82.log", "1 hello 7 82\n50 asked 0 0 x 0 -\n60 granted 0 6144 900\n"),
+        ];
+        let history = history(&files);
+        let of_write = &history.ops[history.writes[0].op as usize];
+        assert_eq!(history.who(of_write), "client-0.0");
+        let killed: Vec<_> = history.processes.iter().filter(|it| it.killed.is_some()).collect();
+        assert_eq!(killed.iter().map(|it| (it.client, it.generation)).collect::<Vec<_>>(), [(7, 81)]);
     }
 }
