@@ -6,6 +6,7 @@ mod hook;
 mod list;
 mod many;
 mod mutants;
+mod packets;
 mod pairs;
 mod redlock;
 mod runs;
@@ -21,7 +22,7 @@ use std::{
 
 use clap::Parser;
 
-use self::stand::STANDS;
+use self::{packets::Network, stand::STANDS};
 
 /// Torture the stores with servers of our own; every run is checked from its histories
 #[derive(Debug, Parser)]
@@ -136,11 +137,12 @@ fn run(args: &Args) -> Result<bool, String> {
         }
         return write_table(args).map(|()| true);
     }
+    let network = Network::enter()?;
     let temporary = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = args.report.as_deref().unwrap_or(temporary.path());
     fs::create_dir_all(folder).map_err(|error| error.to_string())?;
     if let Some(wanted) = &args.mutants {
-        return mutants::run(args, wanted, folder);
+        return mutants::run(args, network, wanted, folder);
     }
     if args.table.is_some() && args.record.is_none() {
         return Err("the figures are those of a record: name it with --record".to_owned());
@@ -153,7 +155,7 @@ fn run(args: &Args) -> Result<bool, String> {
     let mut clean = true;
     for (name, open) in STANDS.iter().filter(|(name, _)| wanted(name)) {
         println!("==> {name}");
-        let stand = open(args.ttl_ms).map_err(|error| format!("{name}: {error}"))?;
+        let stand = network.around(open(args.ttl_ms).map_err(|error| format!("{name}: {error}"))?);
         let report = folder.join(name);
         let mut command = command(args, &*stand, &report, temporary.path(), &tidelock)?;
         if let Some(skew) = args.skew {

@@ -19,13 +19,24 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct EtcdOfThree {
     divisible: Divisible,
+    /// Whether a leader that was paused may end leases that are alive.
+    revokes_late: bool,
     /// The member that is cut off from the others.
     cut_off: Mutex<Option<usize>>,
 }
 
 impl EtcdOfThree {
-    pub(crate) fn new(divisible: Divisible) -> Self {
-        Self { divisible, cut_off: Mutex::new(None) }
+    pub(crate) fn new(divisible: Divisible) -> Result<Self, Error> {
+        let status = divisible.cluster().nodes()[0].ask(&["endpoint", "status", "-w", "fields"])?;
+        let version = status.lines().find_map(|line| line.strip_prefix("\"Version\" :")).unwrap_or_default();
+        let version = version.trim().trim_matches('"');
+        let revokes_late = revokes_late(version);
+        if revokes_late {
+            println!(
+                "without pause-leader: etcd {version} then ends leases that are alive (etcd-io/etcd#15247)"
+            );
+        }
+        Ok(Self { divisible, revokes_late, cut_off: Mutex::new(None) })
     }
 
     fn cluster(&self) -> &Cluster {
@@ -82,6 +93,7 @@ impl Stand for EtcdOfThree {
 
     fn faults(&self) -> Vec<&'static str> {
         let mut faults = MEMBERS.to_vec();
+        faults.retain(|fault| !self.revokes_late || *fault != "pause-leader");
         faults.extend([
             "compact",
             "defragment",
@@ -113,6 +125,17 @@ impl Stand for EtcdOfThree {
             self.remove_member()?;
         }
         heal_members(self.cluster(), fault)
+    }
+}
+
+/// Whether a server of this version that goes on after it was replaced as leader has leases revoked by its successor.
+fn revokes_late(version: &str) -> bool {
+    let numbers: Vec<u32> = version.split('.').map_while(|number| number.parse().ok()).collect();
+    match numbers[..] {
+        [3, 5, patch] => patch < 13,
+        [major, minor, patch] => (major, minor, patch) < (3, 4, 31),
+        // Not one that was released.
+        _ => false,
     }
 }
 
@@ -314,5 +337,19 @@ impl Stand for RedisCluster {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::revokes_late;
+
+    #[test]
+    fn servers_that_end_leases_late_are_told_by_their_version() {
+        let known =
+            [("3.4.23", true), ("3.4.31", false), ("3.5.12", true), ("3.5.13", false), ("3.6.0", false)];
+        for (version, expected) in known {
+            assert_eq!(revokes_late(version), expected, "{version}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::{
     Args,
     list::{Change, LIST, Mutant, SEAMS},
+    packets::Network,
     stand::STANDS,
     table,
 };
@@ -29,13 +30,13 @@ pub(crate) struct Outcome {
 }
 
 /// Runs mutants, each until it is found or its rounds have ended. Says whether all were found.
-pub(crate) fn run(args: &Args, wanted: &[String], folder: &Path) -> Result<bool, String> {
+pub(crate) fn run(args: &Args, network: Network, wanted: &[String], folder: &Path) -> Result<bool, String> {
     let program = args.built.clone().map_or_else(|| build(Path::new(".")), Ok)?;
     let wanted: Vec<_> =
         LIST.iter().filter(|mutant| wanted.iter().any(|name| name == "all" || name == mutant.name)).collect();
     let mut outcomes = Vec::new();
     for mutant in wanted {
-        let outcome = hunt(args, mutant, &program, folder)?;
+        let outcome = hunt(args, network, mutant, &program, folder)?;
         match &outcome.found {
             Some((rule, fault, seconds)) => {
                 println!("{}: found after {seconds} s: {rule} ({fault})", mutant.name);
@@ -55,11 +56,17 @@ pub(crate) fn run(args: &Args, wanted: &[String], folder: &Path) -> Result<bool,
 
 /// Tortures a mutant with one seed after the other.
 #[allow(clippy::disallowed_methods, reason = "the time of a hunt, which no lease depends on")]
-fn hunt(args: &Args, mutant: &'static Mutant, program: &Path, folder: &Path) -> Result<Outcome, String> {
+fn hunt(
+    args: &Args,
+    network: Network,
+    mutant: &'static Mutant,
+    program: &Path,
+    folder: &Path,
+) -> Result<Outcome, String> {
     let began = Instant::now();
     for round in 0..args.rounds {
         let (_, open) = STANDS.iter().find(|(name, _)| *name == mutant.on).ok_or("no such deployment")?;
-        let stand = open(args.ttl_ms).map_err(|error| format!("{}: {error}", mutant.name))?;
+        let stand = network.around(open(args.ttl_ms).map_err(|error| format!("{}: {error}", mutant.name))?);
         let report = folder.join(format!("{}-{round}", mutant.name));
         let mut command = crate::command(args, &*stand, &report, folder, program)?;
         command.env("TIDELOCK_MUTANT", mutant.name).stdout(Stdio::null());

@@ -31,6 +31,7 @@ pub(crate) fn add(record: &Path, about: &About<'_>, folder: &Path) -> Result<(),
     }
     let line = json!({
         "deployment": about.deployment,
+        "server": server(about.deployment),
         "date": output("date", &["+%Y-%m-%d"])?,
         "commit": output("git", &["rev-parse", "--short", "HEAD"])?,
         "clients": about.clients,
@@ -44,6 +45,26 @@ pub(crate) fn add(record: &Path, about: &About<'_>, folder: &Path) -> Result<(),
     let mut file = OpenOptions::new().create(true).append(true).open(record).map_err(said)?;
     // A line is one write, so that two who add at the same time do not mix.
     file.write_all(format!("{line}\n").as_bytes()).map_err(said)
+}
+
+/// The version of the servers that a deployment has, or of the system.
+fn server(deployment: &str) -> Option<String> {
+    let (program, args): (_, &[&str]) = match deployment.split('-').next()? {
+        "redis" | "redlock" => ("redis-server", &["--version"]),
+        "etcd" => ("etcd", &["--version"]),
+        "zookeeper" => ("dpkg-query", &["--show", "--showformat=${Version}", "zookeeper"]),
+        "postgres" => ("psql", &["--version"]),
+        "mysql" => ("mariadb", &["--version"]),
+        _ => ("uname", &["--kernel-release"]),
+    };
+    number(&output(program, args).ok()?)
+}
+
+/// The first version in a text. MariaDB's client says its own before that of the server.
+fn number(text: &str) -> Option<String> {
+    let text = text.split_once("Distrib ").map_or(text, |(_, rest)| rest);
+    let words = text.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    words.map(|word| word.trim_matches('.')).find(|word| word.contains('.')).map(ToOwned::to_owned)
 }
 
 /// All runs of a record, in the order in which they were added.
@@ -92,6 +113,8 @@ fn output(program: &str, args: &[&str]) -> Result<String, String> {
 /// The sums over all runs of a deployment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sums {
+    /// The versions of its servers.
+    pub(crate) servers: BTreeSet<String>,
     pub(crate) runs: u64,
     pub(crate) seconds: u64,
     pub(crate) requests: u64,
@@ -122,6 +145,7 @@ pub(crate) fn sums(record: &Path) -> Result<Record, String> {
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let counts = &run["counts"];
         let sums = all.deployments.entry(text(&run["deployment"])).or_default();
+        sums.servers.extend(run["server"].as_str().map(ToOwned::to_owned));
         sums.runs += 1;
         sums.seconds += counts["seconds"].as_f64().unwrap_or_default().round() as u64;
         sums.requests += number(&counts["operations"]);
@@ -175,6 +199,7 @@ mod tests {
         assert!(again.contains("already"), "{again}");
         let Record { deployments, days } = sums(&record).unwrap();
         let expected = Sums {
+            servers: deployments["redis"].servers.clone(),
             runs: 2,
             seconds: 4,
             requests: 200,
@@ -187,6 +212,22 @@ mod tests {
         };
         assert_eq!(deployments, BTreeMap::from([("redis".to_owned(), expected)]));
         assert_eq!(days.len(), 1);
+    }
+
+    #[test]
+    fn versions_are_found_in_what_servers_say() {
+        let said = [
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0", "7.0.15"),
+            ("etcd Version: 3.4.23\nGit SHA: Not provided", "3.4.23"),
+            ("psql (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
+            ("mariadb  Ver 15.1 Distrib 10.11.14-MariaDB, for debian-linux-gnu", "10.11.14"),
+            ("3.8.0-11+deb12u2", "3.8.0"),
+            ("6.18.44-fc-v445", "6.18.44"),
+        ];
+        for (said, version) in said {
+            assert_eq!(number(said).as_deref(), Some(version), "{said}");
+        }
+        assert_eq!(number("unknown"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     path::PathBuf,
     process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
 
@@ -64,7 +64,7 @@ pub(crate) const STANDS: [(&str, Open); 15] = [
         Ok(Box::new(Single::start(server, REDIS_TLS).with_authority()?))
     }),
     ("redis-lossy", |_| {
-        let server = Redis::new().patient().append_only().start()?;
+        let server = Redis::new().patient().append_only().own_clock().start()?;
         Ok(Box::new(Single { excludes: false, ..Single::start(server, REDIS_LOSSY) }))
     }),
     ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().start()?, ETCD)))),
@@ -78,13 +78,20 @@ pub(crate) const STANDS: [(&str, Open); 15] = [
         Ok(Box::new(Single::start(server, MARIADB).with_user()?))
     }),
     ("zookeeper", |_| Ok(Box::new(Single::start(Zookeeper::new().durable().own_disk().start()?, ZOOKEEPER)))),
-    ("etcd-3", |_| Ok(Box::new(EtcdOfThree::new(Etcd::new().start_divisible()?)))),
+    ("etcd-3", |_| Ok(Box::new(EtcdOfThree::new(Etcd::new().start_divisible()?)?))),
     ("zookeeper-3", |_| Ok(Box::new(ZookeeperOfThree(Zookeeper::new().start_ensemble()?)))),
     ("redis-sentinel", |_| Ok(Box::new(Sentinels(Redis::new().append_only().start_sentinel()?)))),
     ("redis-cluster", |_| Ok(Box::new(RedisCluster::new(Redis::new().append_only().start_cluster()?)))),
     ("postgres-standby", |_| Ok(Box::new(StandbyPair::start()?))),
     ("mysql-replica", |_| Ok(Box::new(ReplicaPair::start()?))),
 ];
+
+/// By how many millionths a clock may be fast or slow: with one that is as wrong the other way, they differ by less than
+/// the 1 % that GUARANTEES.md allows.
+const RATE: i64 = 4_900;
+
+/// By how many seconds a clock jumps.
+const STEP: i64 = 5;
 
 /// How much of a log is lost with its machine.
 const LOST: Duration = Duration::from_millis(700);
@@ -107,6 +114,8 @@ const REDIS: &[&str] = &[
     "out-of-memory",
     "rewrite-log",
     "clock-back",
+    "clock-fast",
+    "clock-slow",
     "no-connections",
     "save",
     "pause-clients",
@@ -117,7 +126,8 @@ const REDIS: &[&str] = &[
     "failing-disk",
 ];
 const REDIS_TLS: &[&str] = &["crash", "restart", "pause", "kill-sessions", "kill-listeners", "certificate"];
-const REDIS_LOSSY: &[&str] = &["lost-fsync", "restart", "pause", "kill-sessions", "kill-listeners"];
+const REDIS_LOSSY: &[&str] =
+    &["lost-fsync", "clock-ahead", "restart", "pause", "kill-sessions", "kill-listeners"];
 const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
 /// A crash comes twice: it is what loses commits that were not flushed.
 const POSTGRES: &[&str] = &[
@@ -131,6 +141,8 @@ const POSTGRES: &[&str] = &[
     "vacuum",
     "checkpoint",
     "clock-back",
+    "clock-fast",
+    "clock-slow",
     "password",
     "no-connections",
     "slow-disk",
@@ -144,6 +156,8 @@ const MARIADB: &[&str] = &[
     "kill-sessions",
     "flush",
     "clock-back",
+    "clock-fast",
+    "clock-slow",
     "password",
     "no-connections",
     "slow-disk",
@@ -157,15 +171,20 @@ struct Single {
     server: Server,
     url: String,
     faults: &'static [&'static str],
-    /// By how many seconds its clock was set back so far.
-    behind: AtomicUsize,
+    /// By how many seconds its clock was set ahead so far.
+    ahead: AtomicI64,
     /// Whether it keeps what it confirmed.
     excludes: bool,
 }
 
 impl Single {
     fn start(server: Server, faults: &'static [&'static str]) -> Self {
-        Self { url: server.url().to_owned(), server, faults, behind: AtomicUsize::new(0), excludes: true }
+        Self { url: server.url().to_owned(), server, faults, ahead: AtomicI64::new(0), excludes: true }
+    }
+
+    /// By how many seconds its clock is ahead after another step.
+    fn step_clock(&self, seconds: i64) -> i64 {
+        self.ahead.fetch_add(seconds, Ordering::Relaxed) + seconds
     }
 
     /// Lets clients trust the server's certificate.
@@ -223,17 +242,19 @@ impl Stand for Single {
             (_, "restart") => server.kill(),
             ("redis", "lost-fsync") => lose_log(server),
             (_, "pause") => server.pause(),
-            // Further back each time: to set it right again would be a step forward, which frees locks early.
-            (_, "clock-back") => {
-                let behind = self.behind.fetch_add(5, Ordering::Relaxed) + 5;
-                server.set_clock_ahead(-i64::try_from(behind).unwrap_or(i64::MAX))
-            }
+            // Further each time: to set it right again would be a step the other way. One ahead frees all locks early, one
+            // back blocks them for longer.
+            (_, "clock-back") => server.set_clock_ahead(self.step_clock(-STEP)),
+            (_, "clock-ahead") => server.set_clock_ahead(self.step_clock(STEP)),
+            (_, "clock-fast") => server.set_clock_rate(RATE),
+            (_, "clock-slow") => server.set_clock_rate(-RATE),
             _ => trouble(server, fault),
         }
     }
 
     fn heal(&self, fault: &str) -> Result<(), Error> {
         match fault {
+            "clock-fast" | "clock-slow" => self.server.set_clock_rate(0),
             "restart" => self.server.restart(),
             "pause" => self.server.resume(),
             "slow-disk" | "full-disk" | "failing-disk" => {

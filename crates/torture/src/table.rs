@@ -13,13 +13,14 @@ pub(crate) fn markdown(record: &Record) -> String {
         let _ = writeln!(text, "Runs from {first} to {last}, tidelock {}.\n", env!("CARGO_PKG_VERSION"));
     }
     text.push_str(
-        "| deployment | runs | minutes | requests | grants | faults | kinds | violations | overlaps allowed | \
-         stale writes refused |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| deployment | version | runs | minutes | requests | grants | faults | kinds | violations | overlaps allowed | \
+         stale writes refused |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for (name, sums) in deployments {
         let _ = writeln!(
             text,
-            "| `{name}` | {} | {:.1} | {} | {} | {} | {} | {} | {} | {} |",
+            "| `{name}` | {} | {} | {:.1} | {} | {} | {} | {} | {} | {} | {} |",
+            sums.servers.iter().cloned().collect::<Vec<_>>().join(", "),
             sums.runs,
             sums.seconds as f64 / 60.0,
             sums.requests,
