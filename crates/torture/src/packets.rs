@@ -90,7 +90,7 @@ impl Stand for Unreliable {
     fn cause(&self, fault: &str) -> Result<(), Error> {
         match FAULTS.iter().find(|(name, _)| *name == fault) {
             Some((_, rule)) => filter(&format!(
-                "table inet torture {{ chain lose {{ type filter hook input priority 0; {rule}; }} }}"
+                "table inet torture {{\nchain lose {{\ntype filter hook input priority 0;\n{rule}\n}}\n}}\n"
             )),
             None => self.0.cause(fault),
         }

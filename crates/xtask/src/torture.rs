@@ -25,11 +25,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<bool, String> {
     torture(root, if args.release { "release" } else { "debug" }, &args.options)
 }
 
-/// The part of `cargo xtask test`, with programs that are built: half a minute for each of the riskiest stores.
+/// The part of `cargo xtask test`, with programs that are built: a minute for each of the riskiest stores.
 pub(crate) fn short(root: &Path) -> Result<bool, String> {
-    let options = ["--backend", "redis,etcd,postgres,file", "--for", "25s", "--every", "3s"];
-    // A disk that is full or broken keeps a server busy for longer than this takes.
-    let options = options.into_iter().chain(["--without", "full-disk,failing-disk,slow-disk"]);
+    let options = ["--backend", "redis,etcd,postgres,file", "--for", "1m", "--every", "3s"];
+    // A disk that is full or broken keeps a server busy for longer than this takes. Packets are lost only where root and
+    // some more packages are.
+    let without = "full-disk,failing-disk,slow-disk,lost-packets,silence";
+    let options = options.into_iter().chain(["--without", without]);
     let options: Vec<_> = options.map(OsString::from).collect();
     torture(root, "debug", &options)
 }

@@ -76,7 +76,7 @@ fn fix(error: &str) -> &'static str {
 const BUGS: &[(&[Version], &str)] = &[
     (
         &[(3, 4, 31), (3, 5, 13)],
-        "a leader that was replaced may revoke leases that are alive, so locks can end early, and a watch may miss events after a compaction, so a lock can be handed over late",
+        "a leader that was replaced may revoke leases that are alive, so a lock can end early and have two holders until the first one hears of it, and a watch may miss events after a compaction, so a lock can be handed over late",
     ),
     (
         &[(3, 4, 38), (3, 5, 23), (3, 6, 5)],
