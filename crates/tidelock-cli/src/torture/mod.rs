@@ -3,7 +3,7 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `run.rs` | a run from its begin to its end |
-//! | `herd.rs`, `nemesis.rs`, `proxy.rs`, `address.rs` | the processes of clients and the fence; the faults; the network between clients and servers |
+//! | `herd.rs`, `nemesis.rs`, `hook.rs`, `proxy.rs`, `address.rs` | the processes of clients and the fence; the faults; the operator's command; the network between clients and servers |
 //! | `client.rs`, `player.rs`, `moves.rs`, `tickets.rs`, `work.rs` | a client process: this program again |
 //! | `record.rs`, `history.rs`, `reader.rs` | what clients write down, and all of it read back |
 //! | `check/` | the rules |
@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod herd;
 mod history;
+mod hook;
 mod moves;
 mod nemesis;
 mod player;
@@ -38,7 +39,8 @@ pub(crate) use self::client::run_if_asked;
 use self::{
     check::Rule,
     history::History,
-    nemesis::{Hook, Rates},
+    hook::Hook,
+    nemesis::Rates,
     report::Report,
     run::{Done, Setup},
 };

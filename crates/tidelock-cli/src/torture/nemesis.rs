@@ -2,17 +2,14 @@
 
 use std::{
     io,
-    process::{Command, Stdio},
-    sync::{
-        Arc,
-        mpsc::{Receiver, TryRecvError, channel},
-    },
+    sync::{Arc, mpsc::TryRecvError},
     time::Duration,
 };
 
 use super::{
     herd::Client,
     history::Log,
+    hook::{Hook, Hooked},
     proxy::{Door, Mode},
     record::Event,
     rng::Rng,
@@ -31,14 +28,6 @@ pub(super) struct Rates {
     /// Whether it changes bytes, too: without encryption nobody could notice that.
     pub(super) corrupts: bool,
     pub(super) hook: Option<Hook>,
-}
-
-/// The operator's own command for faults of servers.
-#[derive(Clone, Debug)]
-pub(super) struct Hook {
-    pub(super) command: String,
-    pub(super) faults: Vec<String>,
-    pub(super) every: Duration,
 }
 
 /// What comes at the moment.
@@ -78,15 +67,6 @@ enum Hurt {
     Network,
     /// No file and no connection can be opened.
     NoFiles,
-}
-
-/// What the hook does at the moment.
-#[derive(Debug)]
-enum Hooked {
-    /// Called, and not back yet: with the fault, or to heal it.
-    Running { fault: u32, heals: bool, done: Receiver<io::Result<bool>> },
-    /// The fault is there until then.
-    Broken { fault: u32, heals: Moment },
 }
 
 #[derive(Debug)]
@@ -219,13 +199,12 @@ impl Nemesis {
             Some(broken) => broken,
             None => return Ok(()),
         };
-        self.hooked = Some(broken);
-        if let Some(Hooked::Broken { fault, heals }) = self.hooked
-            && (now || heals <= Moment::now())
-        {
-            self.hooked =
-                Some(Hooked::Running { fault, heals: true, done: self.call("heal", Duration::ZERO) });
-        }
+        self.hooked = match (broken, &self.rates.hook) {
+            (Hooked::Broken { fault, heals }, Some(hook)) if now || heals <= Moment::now() => {
+                Some(Hooked::Running { fault, heals: true, done: hook.call("heal", Duration::ZERO) })
+            }
+            (broken, _) => Some(broken),
+        };
         Ok(())
     }
 
@@ -441,26 +420,8 @@ impl Nemesis {
         };
         clients.iter().for_each(|client| client.warn(word));
         let fault = self.begin(&kind, "servers")?;
-        self.hooked = Some(Hooked::Running { fault, heals: false, done: self.call(&kind, after) });
+        self.hooked = Some(Hooked::Running { fault, heals: false, done: hook.call(&kind, after) });
         Ok(())
-    }
-
-    /// Calls the hook after a moment, in a thread: it may take long.
-    fn call(&self, what: &str, after: Duration) -> Receiver<io::Result<bool>> {
-        let (tell, done) = channel();
-        let command = self.rates.hook.as_ref().map(|hook| hook.command.clone()).unwrap_or_default();
-        let what = what.to_owned();
-        std::thread::spawn(move || {
-            std::thread::sleep(after);
-            let status = Command::new("sh")
-                .args(["-c", &format!("{command} \"$1\""), "tidelock-torture", &what])
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .status();
-            // Nobody listens when the run was ended.
-            let _ = tell.send(status.map(|status| status.success()));
-        });
-        done
     }
 }
 
