@@ -184,8 +184,9 @@ impl Reader {
             let Some(process) = it.holder.and_then(|holder| self.by_client.get(&holder)) else { continue };
             let is_hit = |op: &&Op| {
                 let is_its = op.process == *process && op.name == it.name && op.is_granted();
-                let held = op.asked < it.at && it.at < op.until && (op.freed == 0 || it.at < op.freed);
-                is_its && held && op.token > it.token
+                // What it was granted after the break is another claim of the same request.
+                let held = op.answered < it.done.unwrap_or(it.at) && it.at < op.until;
+                is_its && held && (op.freed == 0 || it.at < op.freed) && op.token > it.token
             };
             if let Some(hit) = ops.iter().filter(is_hit).map(|op| op.token).min() {
                 it.token = hit;
@@ -292,6 +293,17 @@ mod tests {
         assert_eq!(broken(4096), 4096);
         // The holder had nothing with a larger token.
         assert_eq!(broken(10_240), 10_240);
+    }
+
+    #[test]
+    fn a_break_of_a_claim_that_nobody_heard_of_hit_no_later_grant_of_the_same_request() {
+        let files = [
+            ("run.log", "1 plan 7 etcd 1000 true false\n1 lock 0 1000 torture/a\n"),
+            // Its first claim was taken out before it knew that it holds; its second one was granted later.
+            ("client-0.0.log", "1 hello 0 0\n10 asked 0 0 x 0 -\n50 granted 0 9216 900\n"),
+            ("client-1.0.log", "2 hello 1 0\n20 breaking 0 8192 client-0.0\n30 broke 0 8192\n"),
+        ];
+        assert_eq!(history(&files).breaks[0].token, 8192);
     }
 
     #[test]

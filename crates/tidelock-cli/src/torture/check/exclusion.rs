@@ -132,12 +132,13 @@ fn may_share(one: &Op, other: &Op) -> bool {
 
 /// Of all that were granted before one was asked for, the largest token must be smaller.
 fn token_order(history: &History, holds: &[&Held<'_>], findings: &mut Findings) {
-    let mut by_asked: Vec<_> = holds.iter().collect();
-    by_asked.sort_unstable_by_key(|held| held.op.asked);
+    let asked = since_asked(history, holds);
+    let mut by_asked: Vec<_> = holds.iter().zip(asked).collect();
+    by_asked.sort_unstable_by_key(|(_, asked)| *asked);
     let mut granted = holds.iter().peekable();
     let mut largest: Option<&Held<'_>> = None;
-    for held in by_asked {
-        while let Some(earlier) = granted.next_if(|earlier| earlier.op.answered < held.op.asked) {
+    for (held, asked) in by_asked {
+        while let Some(earlier) = granted.next_if(|earlier| earlier.op.answered < asked) {
             if largest.is_none_or(|largest| earlier.op.token > largest.op.token) {
                 largest = Some(earlier);
             }
@@ -159,4 +160,16 @@ fn token_order(history: &History, holds: &[&Held<'_>], findings: &mut Findings) 
             });
         }
     }
+}
+
+/// Since when each of these was asked for. Where two may hold at once, a grant may be handed on inside a process after
+/// somebody else got a later one, so a hold that was handed on counts from the begin of its grant.
+fn since_asked(history: &History, holds: &[&Held<'_>]) -> Vec<Nanos> {
+    let mut of_grant: HashMap<_, Nanos> = HashMap::new();
+    let grant = |held: &Held<'_>| (held.op.process, epoch(held.op.token));
+    for held in holds.iter().filter(|_| history.plan.overlaps_allowed) {
+        let first = of_grant.entry(grant(held)).or_insert(held.op.asked);
+        *first = held.op.asked.min(*first);
+    }
+    holds.iter().map(|held| of_grant.get(&grant(held)).copied().unwrap_or(held.op.asked)).collect()
 }
