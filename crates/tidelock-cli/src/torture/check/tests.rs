@@ -1,5 +1,6 @@
 //! Every rule finds a history that breaks it, and passes one that does not.
 
+mod forgetful;
 mod lines;
 mod tickets;
 
@@ -126,31 +127,6 @@ fn a_holder_that_is_killed_or_taken_out_excludes_nobody() {
     tale.0.ops[held].token += 3;
     tale.breaks(at(499), None, 1 << 10);
     assert_eq!(tale.broken(), []);
-}
-
-#[test]
-fn overlaps_are_counted_where_they_are_allowed() {
-    let mut tale = Tale::new();
-    tale.holds(0, 1, 0, 1, 10);
-    tale.holds(1, 2, 2, 9, 20);
-    tale.0.plan.overlaps_allowed = true;
-    let findings = check(&tale.0);
-    assert!(findings.is_clean());
-    assert_eq!(findings.overlaps_allowed, 1);
-}
-
-#[test]
-fn where_overlaps_are_allowed_a_grant_that_is_handed_on_may_have_a_smaller_token_than_a_later_one() {
-    let mut tale = Tale::new();
-    tale.0.plan.overlaps_allowed = true;
-    tale.holds(0, 1, 0, 1, 10);
-    tale.holds(1, 2, 2, 5, 8);
-    let handed_on = tale.holds(0, 1, 7, 10, 20);
-    tale.0.ops[handed_on].token += 1;
-    assert_eq!(tale.broken(), []);
-    // A grant of its own comes later.
-    tale.0.ops[handed_on].process = 2;
-    assert_eq!(tale.broken(), [Rule::TokenOrder]);
 }
 
 #[test]
@@ -438,9 +414,6 @@ fn a_claim_that_is_not_given_back_is_found_unless_a_fault_was_near() {
     assert_eq!(tale.broken(), []);
     tale.0.strays.push((at(2_200), gone as u32));
     assert_eq!(tale.broken(), [Rule::Stray]);
-    tale.0.plan.overlaps_allowed = true;
-    assert_eq!(tale.broken(), [], "a failover may forget what was given back");
-    tale.0.plan.overlaps_allowed = false;
     tale.fault(5, 15);
     assert_eq!(tale.broken(), []);
     // A connection that was closed is open again at once.
