@@ -1,6 +1,6 @@
 //! A cluster whose masters are replaced and whose slots move while locks are held and waited for.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use test_servers::{Cluster, Redis, Server};
 use tidelock::{LockState, Locks};
@@ -23,6 +23,7 @@ trials! {
     a_slot_that_moves_takes_the_waiters_along_in_order,
     a_slot_that_stays_half_way_serves_holders_and_waiters,
     a_viewer_of_all_names_hears_of_every_master_and_of_those_that_replace_them,
+    a_client_that_uses_no_slot_sees_all_locks_after_all_masters_were_replaced,
 }
 
 static SHARED: Shared<Cluster> = Shared::new();
@@ -215,4 +216,30 @@ async fn a_viewer_of_all_names_hears_of_every_master_and_of_those_that_replace_t
     let missed = async { while !(all.next().await.missed && all.is_live()) {} };
     within("it is told to look at everything", missed).await;
     hears(&mut all, &other, &name).await;
+}
+
+async fn a_client_that_uses_no_slot_sees_all_locks_after_all_masters_were_replaced() {
+    let _turn = TURN.lock().await;
+    let cluster = shared();
+    let place = Place::on(cluster.url());
+    let (viewer, other) = (place.connect().await, place.connect().await);
+    let mut guards = Vec::new();
+    for master in cluster.masters() {
+        let name = name_at(&cluster, &place, master);
+        guards.push(other.mutex(&name).ttl(LONG).lock().await.unwrap());
+    }
+    let sees_all = async || viewer.look_all().await.is_ok_and(|views| views.len() == guards.len());
+    assert!(sees_all().await);
+    for master in cluster.masters() {
+        cluster.fail_over(master).unwrap();
+    }
+    let seen = async {
+        while !sees_all().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within("all locks are seen at the new masters", seen).await;
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
 }
