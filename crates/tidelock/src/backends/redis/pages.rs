@@ -59,7 +59,7 @@ struct Page {
 impl RedisStore {
     /// All locks in use, by name.
     pub(super) async fn view_all(&self) -> Result<Vec<LockView>, Failure> {
-        // Replicas take over, and members join, while this client uses other slots or none.
+        // Replicas take over and members join while this client uses other slots, or none.
         let servers = self.link.all_now().await?;
         // One page of each member at a time.
         let views = try_join_all(servers.iter().map(|server| self.view_server(server))).await?;
