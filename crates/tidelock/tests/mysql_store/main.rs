@@ -15,6 +15,7 @@
 //! | `rights` | tables and procedures of our names that somebody else made |
 //! | `upgrade` | databases of an earlier build, and its clients that are still running |
 //! | `schema` | tables and procedures: made by many at once, by hand, and swept |
+//! | `growth` | names that are new |
 //! | `figures` | how large the tables get; for long when `TIDELOCK_GRANTS` is set |
 //!
 //! There are no limits on time but those after which something hangs.
@@ -30,6 +31,7 @@ mod demoted;
 mod figures;
 mod flags;
 mod follow;
+mod growth;
 mod login;
 mod relay;
 #[path = "../common/renewals.rs"]
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         support::batches::trials(),
         renewals::trials(),
         login::trials(),
+        growth::trials(),
         figures::trials(),
     ];
     harness::run(modules, vec![])

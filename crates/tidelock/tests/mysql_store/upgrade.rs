@@ -58,7 +58,7 @@ async fn a_database_of_the_first_revision_is_upgraded_and_keeps_what_is_held() {
     }
     let tables = place.ask(&server, "SHOW TABLES LIKE 'tidelock_listeners'");
     assert_eq!(tables, "", "what stopped replicas is gone");
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t6");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t7");
 }
 
 /// What such a client calls, and what it reads from the answers.
@@ -103,7 +103,7 @@ async fn goes_on_after_an_upgrade(version: &str, schema: &str) {
     assert_eq!(place.ask(&server, "CALL tidelock_version()"), version);
     assert!(place.ask(&server, ENTER).starts_with('H'));
     let locks = place.connect().await;
-    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t6");
+    assert_eq!(place.ask(&server, "CALL tidelock_version()"), "1\t7");
     // Claims that go together meet those of the old one.
     let names: Vec<String> = (0..8).map(|number| format!("many {number}")).chain([NAME.to_owned()]).collect();
     let waiting: Vec<_> = names.iter().map(|name| waiter(&locks, name, LONG)).collect();

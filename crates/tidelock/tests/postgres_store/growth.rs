@@ -1,34 +1,15 @@
 //! Names that nobody used before, and names that nobody uses any more.
 
 use test_servers::{PgBouncer, Postgres, Server};
-use tidelock::Locks;
 
 use crate::{
     sql,
-    support::{LONG, Place, eventually, within},
+    support::{LONG, Place, eventually, names::use_names, within},
 };
 
 trials! {
     names_are_found_by_index_however_small_the_table_was_when_plans_were_made,
     names_that_nobody_used_for_as_long_as_the_administrator_says_are_forgotten,
-}
-
-/// So many tasks at once, each with names of its own.
-async fn use_names(locks: &Locks, of: &str, names: usize) {
-    let tasks: Vec<_> = (0..16)
-        .map(|task| {
-            let (locks, of) = (locks.clone(), of.to_owned());
-            tokio::spawn(async move {
-                for number in 0..names / 16 {
-                    let guard = locks.mutex(format!("{of}/{task}/{number}")).ttl(LONG).lock().await.unwrap();
-                    guard.release().await.unwrap();
-                }
-            })
-        })
-        .collect();
-    for task in tasks {
-        within("all names are used", task).await.unwrap();
-    }
 }
 
 fn figure(server: &Server, column: &str) -> usize {

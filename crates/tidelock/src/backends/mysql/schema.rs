@@ -13,7 +13,7 @@ use crate::backend::Failure;
 const VERSION: u64 = 1;
 
 /// What this build needs at least. Procedures of a later revision serve earlier clients as well.
-const REVISION: u64 = 6;
+const REVISION: u64 = 7;
 
 /// Separates statements, for people's clients as well.
 const END: &str = "\n//\n";

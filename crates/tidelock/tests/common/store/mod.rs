@@ -9,6 +9,7 @@
 //! | `witness` | sees every grant of a lock, and counts those that overlap |
 //! | `worker`, `jobs` | processes that hold locks |
 //! | `turns` | processes that take one lock in turns, and whether any two overlapped |
+//! | `names` | names that nobody used before |
 //! | `figures` | how large tables get |
 //! | `network`, `processes`, `endings`, `following` | trials that are the same for all stores that have the abilities for them |
 //! | `ends`, `outlived` | programs and runtimes that end, for stores without servers too |
@@ -27,6 +28,7 @@ pub(crate) mod figures;
 pub(crate) mod following;
 pub(crate) mod jobs;
 pub(crate) mod login;
+pub(crate) mod names;
 pub(crate) mod network;
 #[path = "../outlived.rs"]
 pub(crate) mod outlived;

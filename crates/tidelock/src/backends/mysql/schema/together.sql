@@ -25,7 +25,7 @@ BEGIN
     FROM JSON_TABLE(p_steps, '$[*]' COLUMNS (
       number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]',
       ttl BIGINT PATH '$[7]')) s
-    STRAIGHT_JOIN tidelock_lines l ON l.name = UNHEX(s.name)
+    STRAIGHT_JOIN tidelock_lines l FORCE INDEX (PRIMARY) ON l.name = UNHEX(s.name)
     WHERE l.many = 0 AND l.followed = 0 AND IF(s.ttl IS NULL,
       l.client = p_client AND l.claim = s.claim AND l.lapses > v_now,
       l.late = 0 AND (l.client IS NULL OR l.lapses <= v_now))
@@ -62,8 +62,8 @@ BEGIN
     SELECT GROUP_CONCAT(s.number) INTO v_new
       FROM JSON_TABLE(p_steps, '$[*]' COLUMNS (
         number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', ttl BIGINT PATH '$[7]')) s
-      WHERE s.ttl IS NOT NULL AND NOT FIND_IN_SET(s.number, COALESCE(v_numbers, ''))
-        AND NOT EXISTS (SELECT 1 FROM tidelock_lines l WHERE l.name = UNHEX(s.name));
+      LEFT JOIN tidelock_lines l FORCE INDEX (PRIMARY) ON l.name = UNHEX(s.name)
+      WHERE s.ttl IS NOT NULL AND l.name IS NULL AND NOT FIND_IN_SET(s.number, COALESCE(v_numbers, ''));
   END IF;
   IF v_new IS NOT NULL THEN
     INSERT INTO tidelock_lines (name, day, epoch, client, claim, weight, total, owner, label, ttl, since, lapses)
@@ -79,7 +79,7 @@ BEGIN
     SELECT GROUP_CONCAT(s.number, ' ', v_now SEPARATOR ';') INTO v_made
       FROM JSON_TABLE(p_steps, '$[*]' COLUMNS (
         number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]')) s
-      STRAIGHT_JOIN tidelock_lines l ON l.name = UNHEX(s.name)
+      STRAIGHT_JOIN tidelock_lines l FORCE INDEX (PRIMARY) ON l.name = UNHEX(s.name)
       WHERE FIND_IN_SET(s.number, v_new) AND l.many = 0 AND l.late = 0 AND l.client = p_client AND l.claim = s.claim
         AND l.epoch = v_now;
     SET v_done = CONCAT_WS(';', v_done, v_made);
@@ -125,7 +125,7 @@ BEGIN
     INTO v_done, v_alone, v_longer, v_claims, v_names
     FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (
       number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]')) s
-    STRAIGHT_JOIN tidelock_lines l ON l.name = UNHEX(s.name)
+    STRAIGHT_JOIN tidelock_lines l FORCE INDEX (PRIMARY) ON l.name = UNHEX(s.name)
     WHERE l.lapses > v_now
       AND IF(l.many, l.day = v_now DIV 86400000000, l.client = p_client AND l.claim = s.claim)
     FOR UPDATE SKIP LOCKED;
@@ -151,10 +151,10 @@ BEGIN
     SELECT CONCAT_WS(';', v_done, GROUP_CONCAT(s.number, IF(c.hold, CONCAT(' H ', c.epoch, ' ', c.ttl, ' '), ' W '), (
         SELECT IF(c.hold, SUM(o.hold = 0), CONCAT(SUM(o.hold OR o.place < c.place), ' ',
           IF(SUM(o.hold = 0 AND o.place < c.place), -1, MIN(IF(o.hold, o.lapses, NULL)) - v_now)))
-        FROM tidelock_claims o WHERE o.name = c.name) SEPARATOR ';')) INTO v_done
+        FROM tidelock_claims o FORCE INDEX (PRIMARY) WHERE o.name = c.name) SEPARATOR ';')) INTO v_done
       FROM JSON_TABLE(p_claims, '$[*]' COLUMNS (
         number INT PATH '$[0]', name VARCHAR(1024) CHARACTER SET latin1 PATH '$[1]', claim BIGINT UNSIGNED PATH '$[2]')) s
-      STRAIGHT_JOIN tidelock_claims c ON c.client = p_client AND c.claim = s.claim AND c.name = UNHEX(s.name)
+      STRAIGHT_JOIN tidelock_claims c FORCE INDEX (by_client) ON c.client = p_client AND c.claim = s.claim AND c.name = UNHEX(s.name)
       WHERE FIND_IN_SET(s.number, v_longer);
   END IF;
   COMMIT;

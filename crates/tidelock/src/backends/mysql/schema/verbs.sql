@@ -549,6 +549,6 @@ DROP PROCEDURE IF EXISTS tidelock_version
 CREATE PROCEDURE tidelock_version()
 READS SQL DATA
 BEGIN
-  SELECT 1, 6;
+  SELECT 1, 7;
 END
 //
