@@ -4,8 +4,11 @@
 
 mod fleet;
 mod listing;
+mod names;
+mod queue;
 mod rest;
 mod serving;
+mod stand;
 mod storms;
 mod streams;
 mod watching;
@@ -31,6 +34,10 @@ enum What {
     Storms(storms::Args),
     /// Processor time, wake-ups and memory of claims to which nothing happens, on every store
     Rest(rest::Args),
+    /// New names, one after the other, on a new server: the last must cost what the first did
+    Names(names::Args),
+    /// Long queues: what a hand-over costs with few and with many clients in line
+    Queue(queue::Args),
     /// Open pages of `tidelock serve`: how fresh they are, and what they cost
     Watching(watching::Args),
     /// Streams of `tidelock serve`: memory of 2,000, and what a lock costs over the socket
@@ -54,6 +61,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         What::Fleet(args) => fleet::run(args),
         What::Storms(args) => storms::run(args),
         What::Rest(args) => rest::run(args),
+        What::Names(args) => names::run(args),
+        What::Queue(args) => queue::run(args),
         What::Watching(args) => watching::run(args),
         What::Streams(args) => streams::run(args),
         What::Claim { url, claims } => rest::claim(url, *claims).map(|()| true),
@@ -77,6 +86,7 @@ fn runtime() -> Result<Runtime, String> {
 /// Prints a figure beside its limit. Says whether it was kept.
 fn limit(what: &str, is: f64, most: f64, unit: &str) -> bool {
     let kept = is <= most;
-    println!("  {what:<34} {is:>9.2} {unit:<3} limit {most} {unit} {}", if kept { "✓" } else { "✗" });
+    let shown = (most * 100.0).round() / 100.0;
+    println!("  {what:<34} {is:>9.2} {unit:<3} limit {shown} {unit} {}", if kept { "✓" } else { "✗" });
     kept
 }

@@ -3,7 +3,6 @@
 //! The clients are in a process of their own, so that its processor time, memory and wake-ups are theirs alone.
 
 use std::{
-    fs,
     io::{BufRead, BufReader, Read},
     process::{Child, Command, Stdio},
     thread,
@@ -11,14 +10,15 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use test_servers::{Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
 use tidelock::{Guard, Locks, testing::Clock};
 use tokio::task::JoinSet;
 
-use super::{limit, runtime};
+use super::{
+    limit, runtime,
+    stand::{STORES, Stand, wait_for_votes},
+};
 use crate::contest::machine;
 
-const STORES: [&str; 7] = ["file", "redis", "redlock", "etcd", "zookeeper", "postgres", "mysql"];
 /// How many locks are asked for at a time.
 const AT_A_TIME: u64 = 64;
 /// What begins when a claim is new has ended by then.
@@ -112,58 +112,6 @@ fn watch(store: &str, args: &Args) -> Result<bool, String> {
     Ok(kept)
 }
 
-/// The servers of a store.
-struct Stand {
-    servers: Vec<Server>,
-    url: String,
-    folder: Option<std::path::PathBuf>,
-}
-
-impl Stand {
-    fn start(store: &str, ttl: u64) -> Result<Self, String> {
-        let one = |server: Result<Server, test_servers::Error>| {
-            let server = server.map_err(|error| error.to_string())?;
-            Ok(Self { url: server.url().to_owned(), servers: vec![server], folder: None })
-        };
-        match store {
-            "file" => {
-                let folder = std::env::temp_dir().join(format!("tidelock-rest-{}", std::process::id()));
-                Ok(Self {
-                    servers: Vec::new(),
-                    url: format!("file:{}", folder.display()),
-                    folder: Some(folder),
-                })
-            }
-            "redis" => one(Redis::new().start()),
-            "redlock" => {
-                let servers = (0..5).map(|_| Redis::new().start()).collect::<Result<Vec<_>, _>>();
-                let servers = servers.map_err(|error| error.to_string())?;
-                let hosts: Vec<_> = servers.iter().map(|server| server.addr().to_string()).collect();
-                let url = format!("redlock://{}?longest_ttl_ms={}", hosts.join(","), ttl * 1_000);
-                Ok(Self { servers, url, folder: None })
-            }
-            "etcd" => one(Etcd::new().start()),
-            "zookeeper" => one(Zookeeper::new().start()),
-            "postgres" => one(Postgres::new().start()),
-            "mysql" => one(MariaDb::new().durable().start()),
-            other => Err(format!("no such store: {other}")),
-        }
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        self.servers.iter().filter_map(Server::pid).flat_map(machine::family).collect()
-    }
-}
-
-impl Drop for Stand {
-    fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
-            // What is left in a temporary directory harms nobody.
-            let _ = fs::remove_dir_all(folder);
-        }
-    }
-}
-
 /// Starts the process with the claims, and waits until all are in line.
 fn start(url: &str, claims: Claims) -> Result<(Child, Ready), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -192,10 +140,7 @@ pub(super) fn claim(url: &str, claims: Claims) -> Result<(), String> {
 async fn stay(url: &str, claims: Claims) -> tidelock::Result<()> {
     let ttl = Duration::from_secs(claims.ttl);
     let locks = Locks::connect(url).await?;
-    // Servers that vote have none until they are up for the longest lease.
-    while locks.concerns().iter().any(|concern| concern.contains("has no vote")) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    wait_for_votes(&locks).await;
     let before = machine::memory(std::process::id());
     let mut guards = hold(&locks, claims.held, ttl).await?;
     let names: Vec<_> = (0..claims.lines.min(claims.waiting)).map(|line| format!("line/{line}")).collect();
