@@ -8,7 +8,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use test_servers::Error;
+use test_servers::{Error, Server};
 
 use crate::stand::Stand;
 
@@ -141,6 +141,10 @@ impl Drop for Folder {
 impl Stand for Folder {
     fn url(&self) -> String {
         format!("file:{}", self.home().display())
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        Vec::new()
     }
 
     fn faults(&self) -> Vec<&'static str> {

@@ -9,10 +9,13 @@ use std::{
     process::ExitCode,
 };
 
-use crate::stand::Stand;
+use crate::{entries, stand::Stand};
 
 /// The first word of this program's arguments when it is the hook.
 pub(crate) const HOOK: &str = "hook";
+
+/// Asks how many entries the servers have.
+pub(crate) const COUNT: &str = "count";
 
 /// Passes a word on, and says how it went.
 pub(crate) fn call(socket: &Path, word: &str) -> ExitCode {
@@ -26,6 +29,10 @@ pub(crate) fn call(socket: &Path, word: &str) -> ExitCode {
     };
     match answer() {
         Ok(answer) if answer == "ok" => ExitCode::SUCCESS,
+        Ok(answer) if answer.parse::<u64>().is_ok() => {
+            println!("{answer}");
+            ExitCode::SUCCESS
+        }
         Ok(answer) => failed(&answer),
         Err(error) => failed(&error.to_string()),
     }
@@ -55,11 +62,16 @@ pub(crate) fn serve(listener: &UnixListener, stand: &dyn Stand) {
         if word == END {
             return;
         }
-        let done = if word == "heal" { stand.heal(&last) } else { stand.cause(&word) };
-        if word != "heal" {
-            last = word;
-        }
-        let answer = done.map_or_else(|error| error.to_string().replace('\n', " "), |()| "ok".to_owned());
+        let ok = |()| "ok".to_owned();
+        let done = match word.as_str() {
+            COUNT => entries::of(&stand.keepers()).map(|entries| entries.to_string()),
+            "heal" => stand.heal(&last).map(ok),
+            fault => {
+                last = fault.to_owned();
+                stand.cause(fault).map(ok)
+            }
+        };
+        let answer = done.unwrap_or_else(|error| error.to_string().replace('\n', " "));
         // A hook that is gone does not want to know.
         let _ = stream.write_all(answer.as_bytes());
     }

@@ -341,6 +341,14 @@ pub(crate) const LIST: &[Mutant] = &[
         "IF(v_weight = 0, v_bases = 0,",
         "IF(v_weight = 0, TRUE,"
     ),
+    text!(
+        "MysqlMarksEach",
+        "mysql",
+        "each release from a queue leaves a mark behind",
+        "mysql/schema/verbs.sql",
+        "  SET o_left = v_line = 3;\n",
+        "  SET o_left = v_line = 3;\n  INSERT IGNORE INTO tidelock_gone VALUES (p_client, p_claim, v_now);\n"
+    ),
     code!(
         "RedlockHalf",
         "redlock",

@@ -1,6 +1,7 @@
 //! `cargo xtask torture`: runs `tidelock torture` against servers of our own, which fail as servers do.
 
 mod coverage;
+mod entries;
 mod folder;
 mod hook;
 mod list;
@@ -229,11 +230,14 @@ fn command(
     if !stand.excludes() {
         command.arg("--allow-overlaps");
     }
+    let socket = temporary.join(SOCKET);
+    let hook = format!("'{}' {} '{}'", program.display(), hook::HOOK, socket.display());
+    if !stand.keepers().is_empty() {
+        command.args(["--count", &format!("{hook} {}", hook::COUNT)]);
+    }
     let mut faults = stand.faults();
     faults.retain(|fault| args.without.iter().all(|without| without != fault));
     if !faults.is_empty() {
-        let socket = temporary.join(SOCKET);
-        let hook = format!("'{}' {} '{}'", program.display(), hook::HOOK, socket.display());
         command.args(["--hook", &hook, "--hook-faults", &faults.join(","), "--hook-every", &args.every]);
     }
     Ok(command)

@@ -1,8 +1,6 @@
 //! Deployments of several servers, of which another one takes over.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -12,7 +10,10 @@ use std::{
 
 use test_servers::{Cluster, Divisible, Error, Sentinel, Server, wait_for};
 
-use crate::stand::{Stand, relieve, trouble};
+use crate::{
+    entries::four_letters,
+    stand::{Stand, relieve, trouble},
+};
 
 /// Longer than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -91,6 +92,10 @@ impl Stand for EtcdOfThree {
         true
     }
 
+    fn keepers(&self) -> Vec<&Server> {
+        vec![&self.cluster().nodes()[0]]
+    }
+
     fn faults(&self) -> Vec<&'static str> {
         let mut faults = MEMBERS.to_vec();
         faults.retain(|fault| !self.revokes_late || *fault != "pause-leader");
@@ -144,6 +149,10 @@ pub(crate) struct ZookeeperOfThree(pub(crate) Cluster);
 impl Stand for ZookeeperOfThree {
     fn url(&self) -> String {
         self.0.url().to_owned()
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        vec![&self.0.nodes()[0]]
     }
 
     fn faults(&self) -> Vec<&'static str> {
@@ -207,15 +216,7 @@ fn leads_etcd(member: &Server) -> bool {
 }
 
 fn leads_zookeeper(member: &Server) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(member.addr())?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-        stream.write_all(b"srvr")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    ask().is_ok_and(|text| text.contains("Mode: leader"))
+    four_letters(member, "srvr").is_ok_and(|text| text.contains("Mode: leader"))
 }
 
 pub(crate) struct Sentinels(pub(crate) Sentinel);
@@ -230,6 +231,10 @@ impl Sentinels {
 impl Stand for Sentinels {
     fn url(&self) -> String {
         self.0.url().to_owned()
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        self.0.master_server().into_iter().collect()
     }
 
     fn faults(&self) -> Vec<&'static str> {
@@ -298,6 +303,10 @@ impl RedisCluster {
 impl Stand for RedisCluster {
     fn url(&self) -> String {
         self.cluster.url().replace("redis://", "redis+cluster://")
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        self.cluster.masters()
     }
 
     fn faults(&self) -> Vec<&'static str> {

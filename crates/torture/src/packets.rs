@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use test_servers::Error;
+use test_servers::{Error, Server};
 
 use crate::stand::Stand;
 
@@ -67,6 +67,10 @@ struct Unreliable(Box<dyn Stand>);
 impl Stand for Unreliable {
     fn url(&self) -> String {
         self.0.url()
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        self.0.keepers()
     }
 
     fn faults(&self) -> Vec<&'static str> {

@@ -40,6 +40,10 @@ impl Stand for StandbyPair {
         format!("postgres://postgres@{},{}/postgres", one.addr(), other.addr())
     }
 
+    fn keepers(&self) -> Vec<&Server> {
+        vec![self.primary()]
+    }
+
     fn faults(&self) -> Vec<&'static str> {
         vec!["failover", "restart", "pause", "kill-sessions", "kill-backend", "vacuum", "checkpoint"]
     }
@@ -105,6 +109,10 @@ impl Stand for ReplicaPair {
     fn url(&self) -> String {
         let server = self.pair.primary();
         server.url().replace(&server.addr().to_string(), &self.relay.addr.to_string())
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        vec![self.primary()]
     }
 
     fn faults(&self) -> Vec<&'static str> {

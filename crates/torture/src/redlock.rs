@@ -44,6 +44,10 @@ impl Stand for Redlock {
         Some(self.ttl_ms)
     }
 
+    fn keepers(&self) -> Vec<&Server> {
+        self.servers.iter().collect()
+    }
+
     fn faults(&self) -> Vec<&'static str> {
         vec![
             "restart-one",

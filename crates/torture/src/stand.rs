@@ -39,6 +39,9 @@ pub(crate) trait Stand: Send + Sync {
         true
     }
 
+    /// The servers whose entries together are what the store keeps.
+    fn keepers(&self) -> Vec<&Server>;
+
     /// Lets a fault begin.
     fn cause(&self, fault: &str) -> Result<(), Error>;
 
@@ -232,6 +235,10 @@ impl Stand for Single {
 
     fn excludes(&self) -> bool {
         self.excludes
+    }
+
+    fn keepers(&self) -> Vec<&Server> {
+        vec![&self.server]
     }
 
     fn cause(&self, fault: &str) -> Result<(), Error> {

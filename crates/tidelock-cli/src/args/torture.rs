@@ -95,6 +95,12 @@ pub(crate) struct Torture {
     /// How often the hook is called
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
     pub(crate) hook_every: Duration,
+    /// A command that prints how many entries the store has
+    ///
+    /// A shell calls it before and after the run, which fails if the store keeps something of each
+    /// request: `redis-cli -h test-1 dbsize`.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) count: Option<String>,
     /// Count overlaps, and do not take them for violations
     ///
     /// For deployments that may forget grants, such as a failover of Redis to a replica. Tokens and

@@ -211,6 +211,8 @@ pub(super) struct History {
     pub(super) resumes: Vec<Resume>,
     /// When claims were seen that nobody wants any more, with the last request for their lock.
     pub(super) strays: Vec<(Nanos, u32)>,
+    /// How many entries the store had: before the run, and after it.
+    pub(super) counted: Vec<(Nanos, u64)>,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
 }
@@ -228,6 +230,7 @@ impl History {
             breaks: Vec::new(),
             resumes: Vec::new(),
             strays: Vec::new(),
+            counted: Vec::new(),
             first: Nanos::MAX,
             last: 0,
         }

@@ -90,6 +90,7 @@ pub(crate) async fn run(args: Torture) -> Result<Exit, Trouble> {
             hook: args.hook.map(|command| Hook { command, faults: args.hook_faults, every: args.hook_every }),
         },
         overlaps_allowed: args.allow_overlaps,
+        count: args.count,
     };
     let done = run::run(&setup, &folder).await?;
     verdict(&folder, done, args.json)

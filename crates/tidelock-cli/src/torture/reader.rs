@@ -145,6 +145,7 @@ impl Reader {
                     faults.insert(fault, history.faults.len());
                     history.faults.push(Fault { kind, target, began: at, healed: None });
                 }
+                Event::Counted { entries } => history.counted.push((at, entries)),
                 Event::FaultEnded { fault } => {
                     if let Some(fault) = faults.get(&fault) {
                         history.faults[*fault].healed = Some(at);

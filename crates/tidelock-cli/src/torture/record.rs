@@ -114,6 +114,8 @@ pub(super) enum Event {
     FaultBegan { fault: u32, kind: String, target: String },
     /// The fault is healed.
     FaultEnded { fault: u32 },
+    /// How many entries the store has.
+    Counted { entries: u64 },
     /// The fence decided on a write: the order of these lines is its order.
     Wrote { client: u32, generation: u32, op: u32, accepted: bool },
 }
@@ -168,6 +170,7 @@ impl Event {
                 format!("fault {fault} {} {}", word(kind), word(target))
             }
             Self::FaultEnded { fault } => format!("healed {fault}"),
+            Self::Counted { entries } => format!("counted {entries}"),
             Self::Wrote { client, generation, op, accepted } => {
                 format!("wrote {client} {generation} {op} {accepted}")
             }
@@ -238,6 +241,7 @@ impl Event {
                 target: number(&mut fields)?,
             },
             "healed" => Self::FaultEnded { fault: number(&mut fields)? },
+            "counted" => Self::Counted { entries: number(&mut fields)? },
             "wrote" => Self::Wrote {
                 client: number(&mut fields)?,
                 generation: number(&mut fields)?,
@@ -308,6 +312,7 @@ mod tests {
             Event::Plan(plan),
             Event::FaultBegan { fault: 1, kind: text(), target: text() },
             Event::FaultEnded { fault: 1 },
+            Event::Counted { entries: 9 },
             Event::Wrote { client: 3, generation: 1, op: 1, accepted: true },
         ];
         for event in events {

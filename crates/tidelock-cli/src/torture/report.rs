@@ -120,6 +120,9 @@ impl Report {
             "time: {:.0} s were calm; order was checked with {} requests seen in a queue",
             counts.calm_seconds, counts.seen_in_queue
         );
+        if let (Some(before), Some(after)) = (counts.entries_before, counts.entries_after) {
+            let _ = writeln!(text, "store: {before} entries before, {after} after");
+        }
         for count in &counts.faults {
             let _ = writeln!(
                 text,

@@ -3,6 +3,7 @@
 use std::{
     io::{IsTerminal, Write, stderr},
     path::Path,
+    process::{Command, Stdio},
     sync::Arc,
     time::Duration,
 };
@@ -54,6 +55,8 @@ pub(super) struct Setup {
     pub(super) breaks: bool,
     pub(super) rates: Rates,
     pub(super) overlaps_allowed: bool,
+    /// The operator's command that prints how many entries the store has.
+    pub(super) count: Option<String>,
 }
 
 /// What a run left.
@@ -89,6 +92,7 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
         done.skipped.push(format!("permits: {why}"));
     }
 
+    count(setup, &log).await?;
     let pulse = format!("{prefix}pulse");
     let mut network = JoinSet::new();
     let (urls, doors) = doors(setup, &mut done, &mut network).await?;
@@ -127,7 +131,32 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
         // What the histories say counts all the same.
         Err(error) => done.skipped.push(format!("a look at what is left in the store: {error}")),
     }
+    if let Err(error) = count(setup, &log).await {
+        done.skipped.push(format!("the entries of the store: {error}"));
+    }
     Ok(done)
+}
+
+/// Notes how many entries the store has, if there is a command that says so.
+async fn count(setup: &Setup, log: &Log) -> Result<(), Trouble> {
+    let Some(command) = setup.count.clone() else { return Ok(()) };
+    let failed = |why: &str| Trouble::Usage(format!("--count {command:?} {why}"));
+    let call = {
+        let command = command.clone();
+        move || Command::new("sh").args(["-c", &command]).stdin(Stdio::null()).output()
+    };
+    let output = tokio::task::spawn_blocking(call).await.map_err(std::io::Error::other)??;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(&format!("failed: {}", said.trim())));
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    // Clients print units or a frame with it.
+    let numbers = said.split_whitespace().filter_map(|word| word.parse().ok());
+    let [entries] = numbers.collect::<Vec<u64>>()[..] else {
+        return Err(failed(&format!("has to print one number, and printed {:?}", said.trim())));
+    };
+    Ok(log.note(&Event::Counted { entries })?)
 }
 
 /// The locks, a use after the other: of twelve, each kind that the checker needs.

@@ -8,12 +8,14 @@
 //! | `calm.rs` | when no fault was near: only then is anything said about time |
 //! | `order.rs` | the order of arrival |
 //! | `liveness.rs` | requests without an answer, locks that stay free while somebody waits |
+//! | `growth.rs` | what the store keeps of all that |
 //! | `tickets.rs` | holds that go on by a ticket |
 //! | `holders.rs` | what holders and their processes know: losses, hand-offs, claims that nobody wants |
 
 mod calm;
 mod exclusion;
 mod fence;
+mod growth;
 mod holders;
 mod liveness;
 mod order;
@@ -76,6 +78,8 @@ pub(super) enum Rule {
     Crash,
     /// Something was left in the store.
     Leftover,
+    /// The store keeps something of each request.
+    Growth,
 }
 
 impl fmt::Display for Rule {
@@ -100,6 +104,7 @@ impl fmt::Display for Rule {
             Self::Stray => "a claim was not given back",
             Self::Crash => "a client ended without being killed",
             Self::Leftover => "something was left in the store",
+            Self::Growth => "the store grows with each request",
         })
     }
 }
@@ -158,6 +163,9 @@ pub(super) struct Counts {
     /// Requests that the store showed in its queue, which the order of arrival can be checked with.
     pub(super) seen_in_queue: u64,
     pub(super) faults: Vec<FaultCount>,
+    /// How many entries the store had before the run, if they were counted.
+    pub(super) entries_before: Option<u64>,
+    pub(super) entries_after: Option<u64>,
     pub(super) seconds: f64,
     pub(super) calm_seconds: f64,
 }
@@ -198,6 +206,7 @@ pub(super) fn check(history: &History) -> Findings {
     liveness::check_answers(history, calm, &mut findings);
     holders::check(history, &by_name, &mut findings);
     tickets::check(history, &mut findings);
+    growth::check(history, &mut findings);
     for process in history.processes.iter().filter(|it| it.killed.is_none() && it.ended.is_none()) {
         findings.add(Rule::Crash, process.last_line, &[], || {
             format!("{} ended without a reason", label_of(process.client, process.generation))
@@ -211,6 +220,8 @@ fn count(history: &History, calm: &Calm) -> Counts {
     let mut counts = Counts {
         operations: history.ops.len() as u64,
         broken: history.breaks.len() as u64,
+        entries_before: history.counted.first().map(|(_, entries)| *entries),
+        entries_after: history.counted.get(1).map(|(_, entries)| *entries),
         seconds: history.last.saturating_sub(history.first) as f64 / 1e9,
         calm_seconds: calm.within(history.first, history.last) as f64 / 1e9,
         ..Counts::default()
