@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-use crate::Error;
+use crate::{Error, Server};
 
 /// What a server with TLS and its clients need, as files in PEM format in the server's folder.
 ///
@@ -32,7 +32,9 @@ impl Certificates {
         for (name, text) in files {
             fs::write(folder.join(name), text).map_err(Error::context(format!("{name} is not written")))?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        let written = Self { folder: folder.to_owned() };
+        written.show(false)?;
+        Ok(written)
     }
 
     /// Those that were written into `folder` before, if any were.
@@ -77,6 +79,47 @@ impl Certificates {
     pub fn server_key(&self) -> PathBuf {
         self.folder.join(SERVER_KEY)
     }
+
+    /// What a server shows: one of [`server_cert`](Self::server_cert), and the key, which some want in the same file.
+    pub(crate) fn shown(&self) -> PathBuf {
+        self.folder.join(SHOWN)
+    }
+
+    /// Replaces what a server shows.
+    pub(crate) fn show(&self, expired: bool) -> Result<(), Error> {
+        let new = self.folder.join("shown.new");
+        let replace = || {
+            let key = fs::read_to_string(self.server_key())?;
+            fs::write(&new, key + &fs::read_to_string(self.server_cert(expired))?)?;
+            // In one step: a server may read it at any moment.
+            fs::rename(&new, self.shown())
+        };
+        replace().map_err(Error::context("the certificate cannot be replaced"))
+    }
+}
+
+/// Of servers that speak TLS.
+impl Server {
+    /// Replaces the certificate of a server by one that has expired, or by the right one. Those who connect from now on see
+    /// it; those who are connected have seen the other one. A server that cannot be told is started again.
+    ///
+    /// # Errors
+    ///
+    /// When the server has no certificate, does not answer, or does not start.
+    pub fn show_certificate(&self, expired: bool) -> Result<(), Error> {
+        let certificates =
+            self.certificates().ok_or_else(|| Error::new(format!("{} has no certificate", self.store())))?;
+        certificates.show(expired)?;
+        let shown = certificates.shown().display().to_string();
+        match self.store() {
+            "redis" => self.command(&["CONFIG", "SET", "tls-cert-file", &shown]).map(drop),
+            "postgres" => self.ask(&["-c", "SELECT pg_reload_conf()"]).map(drop),
+            "mariadb" => self.ask(&["-e", "FLUSH SSL"]).map(drop),
+            // It reads the file for each connection.
+            "etcd" => Ok(()),
+            _ => self.restart(),
+        }
+    }
 }
 
 const CA: &str = "ca.crt";
@@ -84,6 +127,7 @@ const FOREIGN_CA: &str = "foreign-ca.crt";
 const SERVER_CERT: &str = "server.crt";
 const SERVER_KEY: &str = "server.key";
 const EXPIRED_CERT: &str = "expired-server.crt";
+const SHOWN: &str = "shown.pem";
 const CLIENT_CERT: &str = "client.crt";
 const CLIENT_KEY: &str = "client.key";
 

@@ -190,7 +190,7 @@ impl Etcd {
             .env("ETCDCTL_API", "3");
         if let Some((tls, certificates)) = self.tls.zip(certificates.as_ref()) {
             run = run
-                .arg(format!("--cert-file={}", certificates.server_cert(false).display()))
+                .arg(format!("--cert-file={}", certificates.shown().display()))
                 .arg(format!("--key-file={}", certificates.server_key().display()));
             if tls.client_auth {
                 run = run.arg("--client-cert-auth");

@@ -146,7 +146,7 @@ impl MariaDb {
         if self.tls {
             let files = Certificates::write(folder.path())?;
             options.push(format!("--ssl-ca={}", files.ca().display()));
-            options.push(format!("--ssl-cert={}", files.server_cert(false).display()));
+            options.push(format!("--ssl-cert={}", files.shown().display()));
             options.push(format!("--ssl-key={}", files.server_key().display()));
         }
         let mut run = Call::new(packages::require("mariadbd")?)

@@ -202,7 +202,7 @@ impl Postgres {
         if let Some(files) = Certificates::at(folder.path()) {
             run = run
                 .args(["-c", "ssl=on", "-c"])
-                .arg(format!("ssl_cert_file={}", files.server_cert(false).display()))
+                .arg(format!("ssl_cert_file={}", files.shown().display()))
                 .arg("-c")
                 .arg(format!("ssl_key_file={}", files.server_key().display()));
         }

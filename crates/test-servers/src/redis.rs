@@ -240,7 +240,10 @@ impl Redis {
         let socket = folder.path().join("redis.sock");
         let mut all = vec!["bind 127.0.0.1".to_owned(), format!("dir {}", quoted(&folder.data()))];
         match self.tls.zip(certificates.as_ref()) {
-            Some((tls, certificates)) => all.extend(tls.configuration(addr, certificates)),
+            Some((tls, certificates)) => {
+                certificates.show(tls.expired)?;
+                all.extend(tls.configuration(addr, certificates));
+            }
             None => all.push(format!("port {}", addr.port())),
         }
         if self.unix_socket || self.tls.is_some() {
@@ -332,7 +335,7 @@ impl Tls {
             "port 0".to_owned(),
             format!("tls-port {}", addr.port()),
             format!("tls-ca-cert-file {}", quoted(&certificates.ca())),
-            format!("tls-cert-file {}", quoted(&certificates.server_cert(self.expired))),
+            format!("tls-cert-file {}", quoted(&certificates.shown())),
             format!("tls-key-file {}", quoted(&certificates.server_key())),
             // Towards a master or another member the server is a client.
             format!("tls-client-cert-file {}", quoted(&certificates.client_cert())),

@@ -228,10 +228,6 @@ admin.enableServer=false
 /// A second port, for clients with TLS.
 fn tls_configuration(folder: &Path, addr: SocketAddr, client: ClientCertificates) -> Result<String, Error> {
     let certificates = Certificates::write(folder)?;
-    let both = folder.join("server.pem");
-    let read = |path| fs::read_to_string(path).map_err(Error::context("no certificates"));
-    let text = format!("{}{}", read(certificates.server_key())?, read(certificates.server_cert(false))?);
-    fs::write(&both, text).map_err(Error::context("no certificates"))?;
     let asks = if client == ClientCertificates::Required { "need" } else { "none" };
     Ok(format!(
         "secureClientPort={}
@@ -245,7 +241,7 @@ ssl.clientAuth={asks}
 ",
         addr.port(),
         addr.ip(),
-        both.display(),
+        certificates.shown().display(),
         certificates.ca().display(),
     ))
 }
