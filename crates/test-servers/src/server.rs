@@ -226,6 +226,32 @@ impl Server {
         }
     }
 
+    /// Kills the server, takes away all that it has written during `time` before that, and starts it again: what a machine
+    /// without power does to a server that flushes nothing. A server that waits for its disk would not have confirmed any of
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// When its data cannot be copied, or it does not serve within a minute.
+    pub fn lose_last_writes(&self, time: Duration) -> Result<(), Error> {
+        let (home, data) = (self.plan.folder.path(), self.plan.folder.data());
+        let before = home.join("before");
+        // While it stands still: its files are all of the same moment.
+        self.pause()?;
+        let copied = Call::new("cp".into())
+            .args(["--archive", "--sparse=always"])
+            .args([data.as_os_str(), before.as_os_str()])
+            .run(home);
+        self.resume()?;
+        copied?;
+        thread::sleep(time);
+        self.kill()?;
+        fs::remove_dir_all(&data)
+            .and_then(|()| fs::rename(&before, &data))
+            .map_err(Error::context("the data cannot be replaced"))?;
+        self.restart()
+    }
+
     /// As [`restart`](Self::restart), without waiting: for a member of a cluster that cannot
     /// serve before others are back.
     ///

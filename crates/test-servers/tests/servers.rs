@@ -48,6 +48,55 @@ fn survives_kill_and_restart(server: Server, write: &[&str], read: &[&str]) {
     leaves_nothing(server, |server| vec![server]);
 }
 
+/// What a server that flushes nothing forgets with its machine: `set` makes it confirm a word, which `read` says.
+#[track_caller]
+fn forgets_what_it_was_told_last(server: Server, set: impl Fn(&str) -> Vec<String>, read: &[&str]) {
+    let ask = |words: &[String]| server.ask(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    ask(&set("hello"));
+    thread::scope(|scope| {
+        let loss = scope.spawn(|| server.lose_last_writes(Duration::from_secs(8)));
+        eventually("its files are copied", || server.folder().join("before").exists());
+        // It stands still until they are.
+        ask(&set("other"));
+        assert!(server.ask(read).unwrap().contains("other"), "it confirmed it");
+        loss.join().unwrap().unwrap();
+    });
+    let answer = server.ask(read).unwrap();
+    assert!(answer.contains("hello") && !answer.contains("other"), "{answer:?}");
+    leaves_nothing(server, |server| vec![server]);
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[test]
+fn redis_without_a_flush_forgets_its_last_writes_with_its_machine() {
+    let server = Redis::new().append_only().start().unwrap();
+    forgets_what_it_was_told_last(server, |word| words(&["SET", "key", word]), &["GET", "key"]);
+}
+
+#[test]
+fn etcd_without_a_flush_forgets_its_last_writes_with_its_machine() {
+    let server = Etcd::new().start().unwrap();
+    forgets_what_it_was_told_last(server, |word| words(&["put", "key", word]), &["get", "key"]);
+}
+
+#[test]
+fn zookeeper_without_a_flush_forgets_its_last_writes_with_its_machine() {
+    let server = Zookeeper::new().start().unwrap();
+    server.ask(&["create", "/key", "none"]).unwrap();
+    forgets_what_it_was_told_last(server, |word| words(&["set", "/key", word]), &["get", "/key"]);
+}
+
+#[test]
+fn mariadb_without_a_flush_forgets_its_last_writes_with_its_machine() {
+    let server = MariaDb::new().option("--innodb-use-native-aio=0").start().unwrap();
+    server.ask(&["-e", "CREATE TABLE t (v text) ENGINE=InnoDB"]).unwrap();
+    let set = |word: &str| words(&["-e", &format!("DELETE FROM t; INSERT INTO t VALUES ('{word}')")]);
+    forgets_what_it_was_told_last(server, set, &["-e", "SELECT v FROM t"]);
+}
+
 #[test]
 fn every_package_is_installed() {
     assert_eq!(packages::missing(), [""; 0], "install these Debian packages (`cargo xtask test` does)");
