@@ -44,6 +44,7 @@ struct State {
     hold_replies: bool,
     swallow_replies: bool,
     lose_next_reply: bool,
+    corrupt: bool,
     lost: u64,
     next_link: u64,
     links: HashMap<u64, Link>,
@@ -80,6 +81,7 @@ enum Direction {
 /// What becomes of a piece of a stream.
 enum Verdict {
     Forward,
+    Corrupt,
     Swallow,
     Close,
 }
@@ -157,7 +159,7 @@ impl Proxy {
         self.network.changed.notify_all();
     }
 
-    /// Ends cuts, holds and losses. What was held is delivered now, late; connections that lost
+    /// Ends cuts, holds, losses and changes. What was held is delivered now, late; connections that lost
     /// bytes are closed. The delay stays.
     ///
     /// # Errors
@@ -178,6 +180,7 @@ impl Proxy {
         state.hold_replies = false;
         state.swallow_replies = false;
         state.lose_next_reply = false;
+        state.corrupt = false;
         state.close_links(|link| link.has_hole);
         drop(state);
         self.network.changed.notify_all();
@@ -226,6 +229,11 @@ impl Proxy {
     /// closed: the request was applied, but its answer is lost.
     pub fn drop_replies_once(&self) {
         self.network.state().lose_next_reply = true;
+    }
+
+    /// From now on, a byte of all that is sent arrives changed, in each direction.
+    pub fn corrupt(&self) {
+        self.network.state().corrupt = true;
     }
 
     /// How many replies were lost until now.
@@ -371,7 +379,12 @@ impl Network {
                 (Verdict::Close, _) => false,
                 (Verdict::Swallow, _) => true,
                 (Verdict::Forward, Some(bytes)) => to.write_all(&bytes).is_ok(),
-                (Verdict::Forward, None) => to.shutdown(Shutdown::Write).is_ok(),
+                (Verdict::Corrupt, Some(mut bytes)) => {
+                    // The last one: with TLS it is the end of a record, and not its length.
+                    bytes.last_mut().into_iter().for_each(|byte| *byte ^= 1);
+                    to.write_all(&bytes).is_ok()
+                }
+                (Verdict::Forward | Verdict::Corrupt, None) => to.shutdown(Shutdown::Write).is_ok(),
             };
             if !passed {
                 return self.end(id, true);
@@ -398,8 +411,9 @@ impl Network {
                 break;
             };
         }
+        let passes = if state.corrupt { Verdict::Corrupt } else { Verdict::Forward };
         if direction == Direction::Request {
-            return Verdict::Forward;
+            return passes;
         }
         let is_reply = piece.bytes.is_some();
         if !state.strand
@@ -418,7 +432,7 @@ impl Network {
             state.lost += 1;
             Verdict::Close
         } else {
-            Verdict::Forward
+            passes
         }
     }
 

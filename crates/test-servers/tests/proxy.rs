@@ -61,6 +61,18 @@ fn everything_passes_a_whole_network() {
 }
 
 #[test]
+fn bytes_arrive_changed_until_the_network_heals() {
+    let mut setup = setup();
+    setup.proxy.corrupt();
+    // The server does not look at the end of a line, which is the last byte. The client does.
+    assert!(setup.count_through_proxy().is_err());
+    assert_eq!(setup.counter().as_deref(), Some("1"));
+    setup.proxy.heal().unwrap();
+    setup.reconnect();
+    assert_eq!(setup.count_through_proxy().unwrap().as_deref(), Some("2"));
+}
+
+#[test]
 fn a_connection_that_ends_is_forgotten() {
     let setup = setup();
     let proxy = &setup.proxy;
