@@ -1,14 +1,13 @@
 //! The deployments that are tortured: their servers, and what can happen to them.
 
 use std::{
-    fs::{self, File},
-    path::PathBuf,
+    net::SocketAddr,
     process::Command,
     sync::atomic::{AtomicI64, Ordering},
     time::Duration,
 };
 
-use test_servers::{Certificates, Disk, Error, Etcd, MariaDb, Postgres, Redis, Server, Zookeeper};
+use test_servers::{Disk, Error, Etcd, MariaDb, Postgres, Proxy, Redis, Server, Zookeeper};
 
 use crate::{
     folder::Folder,
@@ -55,20 +54,16 @@ type Open = fn(ttl_ms: u64) -> Result<Box<dyn Stand>, Error>;
 ///
 /// Processes are killed here, never the machine, and what the kernel has survives them. So servers that spend most of
 /// their time waiting for a disk do not: a run has many times as many requests.
-pub(crate) const STANDS: [(&str, Open); 15] = [
+pub(crate) const STANDS: [(&str, Open); 22] = [
     ("redis", |_| {
         let (user, password) = USER;
         let redis =
             Redis::new().patient().durable().own_clock().own_disk().user(user, password, "~* &* +@all");
         Ok(Box::new(Single::start(redis.start()?, REDIS).with_user()?))
     }),
-    ("redis-tls", |_| {
-        let server = Redis::new().patient().durable().tls().start()?;
-        Ok(Box::new(Single::start(server, REDIS_TLS).with_authority()?))
-    }),
     ("redis-lossy", |_| {
         let server = Redis::new().patient().append_only().own_clock().start()?;
-        Ok(Box::new(Single { excludes: false, ..Single::start(server, REDIS_LOSSY) }))
+        Ok(Box::new(Single::start(server, REDIS_LOSSY).forgetful()))
     }),
     ("etcd", |_| Ok(Box::new(Single::start(Etcd::new().start()?, ETCD)))),
     ("postgres", |_| {
@@ -85,6 +80,22 @@ pub(crate) const STANDS: [(&str, Open); 15] = [
     ("zookeeper-3", |_| Ok(Box::new(ZookeeperOfThree(Zookeeper::new().start_ensemble()?)))),
     ("redis-sentinel", |_| Ok(Box::new(Sentinels(Redis::new().append_only().start_sentinel()?)))),
     ("redis-cluster", |_| Ok(Box::new(RedisCluster::new(Redis::new().append_only().start_cluster()?)))),
+    ("etcd-lossy", |_| Ok(Box::new(Single::start(Etcd::new().start()?, LOSSY).forgetful()))),
+    ("zookeeper-lossy", |_| Ok(Box::new(Single::start(Zookeeper::new().start()?, LOSSY).forgetful()))),
+    ("mysql-lossy", |ttl_ms| {
+        // The kernel would write for it while it stands still and its files are copied.
+        let server = MariaDb::new().option("--innodb-use-native-aio=0").start()?;
+        Ok(Box::new(Single::start(server, LOSSY).with_longest_ttl(ttl_ms)))
+    }),
+    ("redis-tls", |_| {
+        Ok(Box::new(Single::start(Redis::new().patient().durable().tls().start()?, TLS).with_tls()?))
+    }),
+    ("etcd-tls", |_| Ok(Box::new(Single::start(Etcd::new().tls().start()?, TLS).with_tls()?))),
+    ("postgres-tls", |_| Ok(Box::new(Single::start(lazy_postgres().tls().start()?, TLS).with_tls()?))),
+    ("mysql-tls", |_| Ok(Box::new(Single::start(MariaDb::new().durable().tls().start()?, TLS).with_tls()?))),
+    ("zookeeper-tls", |_| {
+        Ok(Box::new(Single::start(Zookeeper::new().durable().tls().start()?, TLS).with_tls()?))
+    }),
     ("postgres-standby", |_| Ok(Box::new(StandbyPair::start()?))),
     ("mysql-replica", |_| Ok(Box::new(ReplicaPair::start()?))),
 ];
@@ -128,7 +139,10 @@ const REDIS: &[&str] = &[
     "full-disk",
     "failing-disk",
 ];
-const REDIS_TLS: &[&str] = &["crash", "restart", "pause", "kill-sessions", "kill-listeners", "certificate"];
+/// Of all servers that speak TLS.
+const TLS: &[&str] = &["crash", "restart", "pause", "certificate", "changed-bytes"];
+/// Of all servers that flush nothing, as they are set up here. What they are here for comes more often.
+const LOSSY: &[&str] = &["lost-fsync", "lost-fsync", "lost-fsync", "restart", "pause"];
 const REDIS_LOSSY: &[&str] =
     &["lost-fsync", "clock-ahead", "restart", "pause", "kill-sessions", "kill-listeners"];
 const ETCD: &[&str] = &["crash", "restart", "pause", "compact", "defragment"];
@@ -176,13 +190,41 @@ struct Single {
     faults: &'static [&'static str],
     /// By how many seconds its clock was set ahead so far.
     ahead: AtomicI64,
-    /// Whether it keeps what it confirmed.
+    /// Whether GUARANTEES.md promises that nothing overlaps.
     excludes: bool,
+    /// The longest ttl of a lock, in milliseconds, if clients wait for so long after its start.
+    longest_ttl_ms: Option<u64>,
+    /// In front of a server that speaks TLS, for all clients.
+    door: Option<Proxy>,
 }
 
 impl Single {
     fn start(server: Server, faults: &'static [&'static str]) -> Self {
-        Self { url: server.url().to_owned(), server, faults, ahead: AtomicI64::new(0), excludes: true }
+        Self {
+            url: server.url().to_owned(),
+            server,
+            faults,
+            ahead: AtomicI64::new(0),
+            excludes: true,
+            longest_ttl_ms: None,
+            door: None,
+        }
+    }
+
+    /// Is one that may forget what it confirmed, with nobody who waits for that.
+    fn forgetful(mut self) -> Self {
+        self.excludes = false;
+        self
+    }
+
+    /// Is one that may forget what it confirmed, and that clients leave alone for the longest ttl after its start, which is
+    /// now. Returns when they do not any more.
+    fn with_longest_ttl(mut self, ttl_ms: u64) -> Self {
+        // It counts in whole seconds, and clients take one off.
+        std::thread::sleep(Duration::from_millis(ttl_ms + 2_000));
+        self.url = format!("{}?longest_ttl_ms={ttl_ms}", self.url);
+        self.longest_ttl_ms = Some(ttl_ms);
+        self
     }
 
     /// By how many seconds its clock is ahead after another step.
@@ -190,9 +232,17 @@ impl Single {
         self.ahead.fetch_add(seconds, Ordering::Relaxed) + seconds
     }
 
-    /// Lets clients trust the server's certificate.
-    fn with_authority(mut self) -> Result<Self, Error> {
-        self.url = format!("{}?ca={}", self.server.url(), certificates(&self.server)?.ca().display());
+    /// Lets clients trust the server's certificate, and come through a door that changes bytes.
+    fn with_tls(mut self) -> Result<Self, Error> {
+        let unusual = || Error::new(format!("{} has no address and no certificate", self.url));
+        let certificates = self.server.certificates().ok_or_else(unusual)?;
+        // The server may have another one, without TLS.
+        let place = self.url.split(['/', '@']).find_map(|part| part.parse::<SocketAddr>().ok());
+        let place = place.ok_or_else(unusual)?;
+        let door = Proxy::start(place)?;
+        let url = self.url.replace(&place.to_string(), &door.addr().to_string());
+        self.url = format!("{url}?ca={}", certificates.ca().display());
+        self.door = Some(door);
         Ok(self)
     }
 
@@ -228,9 +278,13 @@ impl Stand for Single {
         self.faults.to_vec()
     }
 
+    fn long_ttl_ms(&self) -> Option<u64> {
+        self.longest_ttl_ms
+    }
+
     /// A copy has a session of its own on ZooKeeper, and can neither log in to MariaDB nor speak TLS.
     fn doubles(&self) -> bool {
-        matches!(self.server.store(), "redis" | "postgres" | "etcd") && self.server.certificates().is_none()
+        matches!(self.server.store(), "redis" | "postgres" | "etcd") && self.door.is_none()
     }
 
     fn excludes(&self) -> bool {
@@ -243,18 +297,19 @@ impl Stand for Single {
 
     fn cause(&self, fault: &str) -> Result<(), Error> {
         let server = &self.server;
-        match (server.store(), fault) {
+        match fault {
             // Back before leases end: what it lost matters most then.
-            (_, "crash") => server.restart(),
-            (_, "restart") => server.kill(),
-            ("redis", "lost-fsync") => lose_log(server),
-            (_, "pause") => server.pause(),
+            "crash" => server.restart(),
+            "lost-fsync" => server.lose_last_writes(LOST),
+            "restart" => server.kill(),
+            "pause" => server.pause(),
             // Further each time: to set it right again would be a step the other way. One ahead frees all locks early, one
             // back blocks them for longer.
-            (_, "clock-back") => server.set_clock_ahead(self.step_clock(-STEP)),
-            (_, "clock-ahead") => server.set_clock_ahead(self.step_clock(STEP)),
-            (_, "clock-fast") => server.set_clock_rate(RATE),
-            (_, "clock-slow") => server.set_clock_rate(-RATE),
+            "clock-back" => server.set_clock_ahead(self.step_clock(-STEP)),
+            "clock-ahead" => server.set_clock_ahead(self.step_clock(STEP)),
+            "clock-fast" => server.set_clock_rate(RATE),
+            "clock-slow" => server.set_clock_rate(-RATE),
+            "changed-bytes" => self.door.as_ref().map(Proxy::corrupt).ok_or_else(|| Error::new("no door")),
             _ => trouble(server, fault),
         }
     }
@@ -264,6 +319,7 @@ impl Stand for Single {
             "clock-fast" | "clock-slow" => self.server.set_clock_rate(0),
             "restart" => self.server.restart(),
             "pause" => self.server.resume(),
+            "changed-bytes" => self.door.as_ref().map_or(Ok(()), Proxy::heal),
             "slow-disk" | "full-disk" | "failing-disk" => {
                 self.server.set_disk(Disk::Well)?;
                 // Some end when they cannot write, at once or soon, and must be started again.
@@ -275,39 +331,11 @@ impl Stand for Single {
     }
 }
 
-/// Crashes a server, and takes away what it wrote to its log in the last moments: what a machine without power forgets, if
-/// nothing of that was flushed.
-fn lose_log(server: &Server) -> Result<(), Error> {
-    let text = |error: std::io::Error| Error::new(error.to_string());
-    let folder = server.folder().join("data/appendonlydir");
-    let is_log = |path: &PathBuf| path.to_string_lossy().ends_with(".incr.aof");
-    let logs = fs::read_dir(&folder).map_err(text)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let written = |path: &PathBuf| path.metadata().and_then(|it| it.modified()).ok();
-    let log = logs.filter(is_log).max_by_key(written).ok_or_else(|| Error::new("the server has no log"))?;
-    let log = File::options().write(true).open(log).map_err(text)?;
-    let flushed = log.metadata().map_err(text)?.len();
-    std::thread::sleep(LOST);
-    server.kill()?;
-    log.set_len(flushed).map_err(text)?;
-    server.restart()
-}
-
-fn certificates(server: &Server) -> Result<Certificates, Error> {
-    server.certificates().ok_or_else(|| Error::new("the server has no certificates"))
-}
-
-/// Lets a server show a certificate that has expired, or its right one.
-fn show_certificate(server: &Server, expired: bool) -> Result<(), Error> {
-    let certificate = certificates(server)?.server_cert(expired).display().to_string();
-    // Through its socket: nobody who checks certificates could heal it.
-    server.command(&["CONFIG", "SET", "tls-cert-file", &certificate]).map(drop)
-}
-
 /// Ends what [`trouble`] began.
 pub(crate) fn relieve(server: &Server, fault: &str) -> Result<(), Error> {
     let set = |name: &str, value: &str| server.ask(&["CONFIG", "SET", name, value]).map(drop);
     match (server.store(), fault) {
-        ("redis", "certificate") => show_certificate(server, false),
+        (_, "certificate") => server.show_certificate(false),
         ("redis", "out-of-memory") => set("maxmemory", "0"),
         ("redis", "no-connections") => set("maxclients", "10000"),
         ("redis", "refuse-writes") => set("min-replicas-to-write", "0"),
@@ -363,11 +391,17 @@ pub(crate) fn trouble(server: &Server, fault: &str) -> Result<(), Error> {
             trouble(server, "kill-sessions")
         }
         // Those who are connected have seen the right one: they come again.
-        ("redis", "certificate") => {
-            show_certificate(server, true)?;
-            server.command(&["CLIENT", "KILL", "TYPE", "normal"]).map(drop)
+        (store, "certificate") => {
+            server.show_certificate(true)?;
+            match store {
+                "etcd" => server.restart(),
+                // It was started again just now.
+                "zookeeper" => Ok(()),
+                _ => trouble(server, "kill-sessions"),
+            }
         }
-        ("redis", "kill-sessions") => ask(&["CLIENT", "KILL", "TYPE", "normal"]),
+        // Not by `ask`, which checks certificates.
+        ("redis", "kill-sessions") => server.command(&["CLIENT", "KILL", "TYPE", "normal"]).map(drop),
         ("redis", "kill-listeners") => ask(&["CLIENT", "KILL", "TYPE", "pubsub"]),
         ("redis", "forget-scripts") => ask(&["SCRIPT", "FLUSH"]),
         ("redis", "out-of-memory") => ask(&["CONFIG", "SET", "maxmemory", "1"]),
