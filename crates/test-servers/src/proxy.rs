@@ -16,8 +16,7 @@ use crate::ports::{self, Port};
 
 /// A proxy in front of one address. Clients connect to [`addr`](Self::addr).
 ///
-/// A *reply* is what one read from the server brings: for clients that ask and wait, the answer
-/// to one question.
+/// A *reply* is what one read from the server brings: for clients that ask and wait, the answer to one question.
 pub struct Proxy {
     port: Port,
     network: Arc<Network>,
@@ -134,8 +133,7 @@ impl Proxy {
         }
     }
 
-    /// Closes the connections of a process and refuses new ones from it, until it is
-    /// [welcome](Self::welcome) again.
+    /// Closes the connections of a process and refuses new ones from it, until it is [welcome](Self::welcome) again.
     pub fn refuse(&self, process: u32) {
         let mut state = self.network.state();
         state.strangers.insert(process);
@@ -192,8 +190,7 @@ impl Proxy {
         self.network.state().delay = delay;
     }
 
-    /// Requests do not reach the server, replies reach the client. [`heal`](Self::heal) delivers
-    /// the requests late.
+    /// Requests do not reach the server, replies reach the client. [`heal`](Self::heal) delivers the requests late.
     pub fn hold_requests(&self) {
         self.network.state().hold_requests = true;
     }

@@ -1,5 +1,6 @@
 //! `cargo xtask torture`: runs `tidelock torture` against servers of our own, which fail as servers do.
 
+mod administrator;
 mod coverage;
 mod entries;
 mod folder;

@@ -11,8 +11,9 @@ use std::{
 use test_servers::{Cluster, Divisible, Error, Sentinel, Server, wait_for};
 
 use crate::{
+    administrator::{relieve, trouble},
     entries::four_letters,
-    stand::{Stand, relieve, trouble},
+    stand::Stand,
 };
 
 /// Longer than anything takes on a busy machine.

@@ -11,10 +11,7 @@ use std::{
 
 use test_servers::{Error, MariaDb, MariaDbPair, Postgres, Server, wait_for};
 
-use crate::{
-    many::PATIENCE,
-    stand::{Stand, trouble},
-};
+use crate::{administrator::trouble, many::PATIENCE, stand::Stand};
 
 /// A primary and a standby that takes over once.
 pub(crate) struct StandbyPair {

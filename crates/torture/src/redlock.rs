@@ -7,7 +7,10 @@ use std::sync::{
 
 use test_servers::{Error, Redis, Server};
 
-use crate::stand::{Stand, relieve, trouble};
+use crate::{
+    administrator::{relieve, trouble},
+    stand::Stand,
+};
 
 /// Five servers without a disk: what they held is gone after a restart.
 pub(crate) struct Redlock {
