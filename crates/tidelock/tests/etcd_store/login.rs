@@ -18,6 +18,7 @@ trials! {
     who_trusts_the_authority_of_the_server_gets_locks,
     a_server_of_another_authority_is_refused,
     a_server_that_asks_for_a_certificate_serves_those_who_have_one,
+    an_expired_certificate_is_refused_until_it_is_replaced,
     nobody_at_the_address_is_said_and_the_next_address_is_tried,
     an_old_server_is_a_concern,
 }
@@ -63,6 +64,11 @@ async fn a_server_of_another_authority_is_refused() {
     // And a client that does not speak TLS is not understood.
     let error = refusal(&Place::on(&format!("etcd://{}", server.addr()))).await;
     assert!(error.is_unavailable(), "{error}");
+}
+
+async fn an_expired_certificate_is_refused_until_it_is_replaced() {
+    let server = Etcd::new().tls().start().unwrap();
+    login::is_refused_while_its_certificate_has_expired(&server).await;
 }
 
 async fn a_server_that_asks_for_a_certificate_serves_those_who_have_one() {

@@ -19,6 +19,7 @@ trials! {
     a_password_never_shows_in_errors_or_debug_output,
     who_trusts_the_authority_of_the_server_gets_locks,
     a_server_of_another_authority_is_refused,
+    an_expired_certificate_is_refused_until_it_is_replaced,
     a_server_without_tls_is_refused_where_tls_is_wanted,
     nobody_at_the_address_is_said,
 }
@@ -64,6 +65,11 @@ async fn who_trusts_the_authority_of_the_server_gets_locks() {
     // A user that may connect only with TLS is let in.
     sql(&server, "CREATE USER safe@'127.0.0.1' REQUIRE SSL; GRANT ALL ON *.* TO safe@'127.0.0.1'");
     place.logged_in("safe", "").serves().await;
+}
+
+async fn an_expired_certificate_is_refused_until_it_is_replaced() {
+    let server = MariaDb::new().durable().tls().start().unwrap();
+    login::is_refused_while_its_certificate_has_expired(&server).await;
 }
 
 async fn a_server_of_another_authority_is_refused() {

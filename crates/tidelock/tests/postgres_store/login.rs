@@ -17,6 +17,7 @@ trials! {
     a_password_never_shows_in_errors_or_debug_output,
     who_trusts_the_authority_of_the_server_gets_locks,
     a_server_of_another_authority_is_refused,
+    an_expired_certificate_is_refused_until_it_is_replaced,
     a_server_without_tls_is_refused_where_tls_is_asked_for,
     nobody_at_the_address_is_said_and_the_next_address_is_tried,
     a_database_that_is_not_there_is_said,
@@ -50,6 +51,11 @@ async fn who_trusts_the_authority_of_the_server_gets_locks() {
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'tidelock'";
     assert_eq!(sql(&server, encrypted), "2");
     hand_over(&locks, &other).await;
+}
+
+async fn an_expired_certificate_is_refused_until_it_is_replaced() {
+    let server = Postgres::new().tls().start().unwrap();
+    login::is_refused_while_its_certificate_has_expired(&server).await;
 }
 
 async fn a_server_of_another_authority_is_refused() {

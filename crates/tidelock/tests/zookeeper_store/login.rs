@@ -15,6 +15,7 @@ trials! {
     sasl_lets_in_a_client_that_knows_the_password,
     tls_with_the_right_authority_gets_locks,
     tls_with_a_client_certificate_gets_locks,
+    an_expired_certificate_is_refused_until_it_is_replaced,
     nobody_at_the_address_is_said_at_once,
 }
 
@@ -66,6 +67,11 @@ async fn tls_with_the_right_authority_gets_locks() {
     login::is_refused_by_who_trusts_another(&server, Error::is_denied).await;
     let plain = refusal(&Place::on(&server.url().replace("zookeepers", "zookeeper"))).await;
     assert!(plain.is_unavailable(), "{plain}");
+}
+
+async fn an_expired_certificate_is_refused_until_it_is_replaced() {
+    let server = Zookeeper::new().tls().start().unwrap();
+    login::is_refused_while_its_certificate_has_expired(&server).await;
 }
 
 async fn tls_with_a_client_certificate_gets_locks() {

@@ -1,6 +1,6 @@
 //! Servers that do not let a client in, or should be refused; and secrets, which stay secret.
 
-use std::{error::Error as _, fmt::Debug};
+use std::{error::Error as _, fmt::Debug, time::Duration};
 
 use test_servers::Server;
 use tidelock::{Error, Locks, testing::print_engine};
@@ -88,6 +88,33 @@ pub(crate) async fn is_refused_by_who_trusts_another(server: &Server, kind: fn(&
         let error = refusal(&untrusting).await;
         assert!(kind(&error) && error.to_string().contains("certificate"), "{error}");
     }
+}
+
+/// A server whose certificate has expired is refused, until it has another one.
+pub(crate) async fn is_refused_while_its_certificate_has_expired(server: &Server) {
+    let place = trusting(server);
+    place.serves().await;
+    server.show_certificate(true).unwrap();
+    within("it is refused", async {
+        loop {
+            // One that reads its files a moment later may still serve.
+            let asked =
+                async { place.try_connect().await?.mutex(NAME).ttl(LONG).lock().await?.release().await };
+            let Err(error) = asked.await else { continue };
+            assert!(error.is_denied(), "{error}");
+            assert!(error.to_string().to_lowercase().contains("expired"), "{error}");
+            break;
+        }
+    })
+    .await;
+    server.show_certificate(false).unwrap();
+    within("it serves again", async {
+        while place.try_connect().await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    place.serves().await;
 }
 
 /// A server that asks for a certificate serves those who have one. Says what others hear.
