@@ -80,7 +80,8 @@ pub enum ErrorKind {
     NoSuchStock,
     /// The blocking interface was called from an async task.
     WouldBlock,
-    /// A client was connected outside of a tokio runtime, or on one without timers or I/O.
+    /// A client was connected outside of a tokio runtime, or on one without timers or I/O. In the blocking interface:
+    /// the system gives no background thread.
     NoRuntime,
 }
 
@@ -242,6 +243,12 @@ impl Error {
     /// Creates the error for a runtime that is missing or unfit.
     pub(crate) fn no_runtime(why: &str) -> Self {
         Self::new(ErrorKind::NoRuntime, None, format!("cannot connect: {why}"))
+    }
+
+    pub(crate) fn no_background(why: &std::io::Error) -> Self {
+        Self::no_runtime(&format!(
+            "the system gives no background thread for tidelock::blocking: {why}; raise the limits of this process"
+        ))
     }
 
     pub(crate) fn not_detached(name: &Name) -> Self {

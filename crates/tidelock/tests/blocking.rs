@@ -158,3 +158,25 @@ fn work_that_outlives_its_lock_is_reported_when_it_has_ended() {
     let read = locks.rw_lock("rw").run_read(|held| held.is_held()).unwrap();
     assert!(permit && written && read);
 }
+
+/// A process that may open no more files, as this program runs in it.
+const NO_FILES: &str = "TIDELOCK_TEST_NO_FILES";
+
+#[test]
+#[cfg(unix)]
+fn connecting_without_a_file_left_is_an_error_and_no_panic() {
+    if std::env::var_os(NO_FILES).is_none() {
+        let name = "connecting_without_a_file_left_is_an_error_and_no_panic";
+        let this = std::env::current_exe().unwrap();
+        // Enough to start the program with, and too few for a runtime.
+        let mut process = std::process::Command::new("sh");
+        process.args(["-c", "ulimit -n 4; exec \"$0\" --exact \"$1\" --nocapture"]).arg(this).arg(name);
+        let output = process.env(NO_FILES, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let refused = Locks::connect("memory:").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoRuntime);
+    assert!(refused.to_string().contains("no background thread"), "{refused}");
+}

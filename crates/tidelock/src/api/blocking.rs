@@ -45,7 +45,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> 
     if !may_block_on() {
         return Err(Error::would_block());
     }
-    background().block_on(future)
+    background().map_err(|why| Error::no_background(&why))?.block_on(future)
 }
 
 /// Sets the client for functions with [`locked`](macro@crate::locked) that have no client of their own.
@@ -236,8 +236,11 @@ impl Locks {
     /// Creates a client for a backend of your own; see [`Locks::with_backend`](crate::Locks::with_backend).
     ///
     /// Its calls run on the background thread.
+    ///
+    /// # Panics
+    /// If the system gives no background thread, for example because the process may open no more files.
     pub fn with_backend(backend: Arc<dyn Backend>) -> Self {
-        let _there = background().enter();
+        let _there = background().expect("the system gives a background thread").enter();
         crate::Locks::with_backend(backend).twin()
     }
 
@@ -305,12 +308,14 @@ impl Guard {
     #[allow(clippy::disallowed_methods, reason = "it ends with the guard, in a runtime that is ours")]
     pub fn on_lost(&self, tell: impl FnOnce(Error) + Send + 'static) {
         let over = self.inner.holding().over();
-        drop(background().spawn(async move {
+        let told = async move {
             if let Some(why) = over.await {
                 // Not here: this thread renews all locks.
                 drop(tokio::task::spawn_blocking(move || tell(why)));
             }
-        }));
+        };
+        // The client of the guard runs there.
+        drop(background().map(|ours| ours.spawn(told)));
     }
 
     /// Runs work under the lock and releases it.

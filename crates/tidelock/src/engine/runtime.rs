@@ -2,39 +2,62 @@
 
 use std::{
     any::Any,
+    io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::pin,
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tokio::{
     runtime::{Builder, Handle, RuntimeFlavor},
-    time::Sleep,
+    sync::oneshot,
 };
 
 use crate::error::{Error, Result};
 
 static OURS: OnceLock<Handle> = OnceLock::new();
 
-/// Returns the runtime of a background thread, which never ends. The thread is started by the first call.
-pub(crate) fn background() -> &'static Handle {
-    OURS.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_all().build().expect("the system gives a runtime");
-        let handle = runtime.handle().clone();
-        std::thread::Builder::new()
-            .name("tidelock".into())
-            .spawn(move || runtime.block_on(std::future::pending::<()>()))
-            .expect("the system gives a thread");
-        handle
-    })
+/// Returns the runtime of a background thread, which never ends. The thread is started by the first call that can: a
+/// process that may open no more files cannot have a runtime, and is asked again the next time.
+pub(crate) fn background() -> io::Result<&'static Handle> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if let Some(ours) = OURS.get() {
+        return Ok(ours);
+    }
+    let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ours) = OURS.get() {
+        return Ok(ours);
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("tidelock".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(OURS.get_or_init(|| handle))
 }
 
-/// Returns a timer of the background thread: it fires whatever the caller's runtime is, or does.
-pub(super) fn background_sleep(duration: Duration) -> Sleep {
-    let _ours = background().enter();
-    tokio::time::sleep(duration)
+/// Sleeps on the background thread, whatever the caller's runtime is, or does. Where there is none, a thread of its own
+/// does it, which takes no file.
+pub(super) async fn background_sleep(duration: Duration) {
+    if let Ok(ours) = background() {
+        let sleep = {
+            let _ours = ours.enter();
+            tokio::time::sleep(duration)
+        };
+        return sleep.await;
+    }
+    let (tell, hear) = oneshot::channel::<()>();
+    let sleeping = move || {
+        std::thread::sleep(duration);
+        drop(tell);
+    };
+    match std::thread::Builder::new().spawn(sleeping) {
+        // Nothing is sent: it ends with the thread.
+        Ok(_) => drop(hear.await),
+        Err(_) => tokio::task::yield_now().await,
+    }
 }
 
 /// Returns whether this is the runtime of the background thread.
@@ -64,7 +87,8 @@ pub(crate) fn may_block_on() -> bool {
         return true;
     }
     // A task that is exempt from yielding looks like a thread that may block, except that tokio panics.
-    !is_async_task() && catch_unwind(|| background().block_on(async {})).is_ok()
+    let can_wait = |ours: &Handle| catch_unwind(AssertUnwindSafe(|| ours.block_on(async {}))).is_ok();
+    !is_async_task() && background().map_or(true, can_wait)
 }
 
 /// Returns whether this is an async task, as opposed to `spawn_blocking` or a separate thread: tokio gives
