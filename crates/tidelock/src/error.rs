@@ -246,9 +246,8 @@ impl Error {
     }
 
     pub(crate) fn no_background(why: &std::io::Error) -> Self {
-        Self::no_runtime(&format!(
-            "the system gives no background thread for tidelock::blocking: {why}; raise the limits of this process"
-        ))
+        let text = "the system gives no background thread for tidelock::blocking";
+        Self::no_runtime(&format!("{text}: {why}; raise the limits of this process"))
     }
 
     pub(crate) fn not_detached(name: &Name) -> Self {

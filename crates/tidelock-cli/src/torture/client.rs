@@ -9,13 +9,13 @@ use std::{
     process::exit,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use rustix::process::{Signal, set_parent_process_death_signal};
-use tidelock::Locks;
+use tidelock::{Endings, HowEnded, Locks};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -26,7 +26,7 @@ use super::{
     history::{Log, client_file, label_of},
     player::Player,
     record::{Event, Nanos, Share},
-    work::{BRINK, CALM, GUST, HUSH, STORM, URL, WORK, Work},
+    work::{BREAKS, BRINK, CALM, GUST, HUSH, Pace, STORM, URL, WORK, Work},
 };
 use crate::{clock::Moment, exit::Exit, output};
 
@@ -68,8 +68,13 @@ fn run(work: &str) -> io::Result<()> {
 
 async fn live(work: Work, url: &str) -> io::Result<()> {
     let log = Log::create(&work.folder.join(client_file(work.client, work.generation)))?;
-    let journal =
-        Arc::new(Journal { log, next: Mutex::new(0), asked: AtomicU64::new(0), granted: AtomicU64::new(0) });
+    let journal = Arc::new(Journal {
+        log,
+        next: Mutex::new(0),
+        others: AtomicU32::new(0),
+        asked: AtomicU64::new(0),
+        granted: AtomicU64::new(0),
+    });
     journal.note(&Event::Hello { client: work.client, generation: work.generation });
     let run = Run::listen();
     let label = label_of(work.client, work.generation);
@@ -88,9 +93,12 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
         }
     };
     let work = Arc::new(work);
+    // It listens until the very end of the client.
+    let mut listening = JoinSet::new();
+    listening.spawn(listen(locks.endings(), Arc::clone(&journal), Arc::clone(&work)));
     let mut tasks = JoinSet::new();
-    // One more than the quick and the slow ones, for what is about to fail.
-    for task in 0..=work.tasks {
+    // More than the quick and the slow ones: for what is about to fail, for those who look, and for other clients.
+    for task in 0..=work.tasks + 2 {
         let player =
             Player::new(locks.clone(), Arc::clone(&journal), Arc::clone(&run), Arc::clone(&work), task);
         tasks.spawn(player.play());
@@ -103,6 +111,7 @@ async fn live(work: Work, url: &str) -> io::Result<()> {
     // Requests that are still open stay without an answer in the history: the error that a shutdown gives them is none.
     drop(tasks);
     locks.shutdown(Duration::from_secs(5)).await;
+    drop(listening);
     let why = if drained.is_ok() { "done" } else { "requests were not answered" };
     journal.note(&Event::Bye { why: why.to_owned() });
     Ok(())
@@ -132,6 +141,25 @@ async fn tell(journal: Arc<Journal>, run: Arc<Run>) {
     }
 }
 
+/// Notes what the client is told of the ends of its claims.
+async fn listen(mut endings: Endings, journal: Arc<Journal>, work: Arc<Work>) {
+    journal.note(&Event::Listens);
+    let locks: HashMap<&str, (u16, Pace)> =
+        (0..).zip(&work.locks).map(|(lock, it)| (&*it.name, (lock, it.pace))).collect();
+    while let Some(ended) = endings.next().await {
+        let Some((lock, pace)) = locks.get(ended.name.as_str()).copied() else { continue };
+        let how = match ended.how {
+            // Those are too many.
+            HowEnded::Released if matches!(pace, Pace::Quick | Pace::Slow) => continue,
+            HowEnded::Released => "released".to_owned(),
+            HowEnded::Evicted(reason) if &*reason == BREAKS => "evicted".to_owned(),
+            HowEnded::Evicted(reason) => format!("evicted for {reason:?}"),
+            other => format!("{other:?}"),
+        };
+        journal.note(&Event::Told { lock, how });
+    }
+}
+
 /// Feels the pulse of the store from here. What is late because a server, the network or the machine is, is noted, so that
 /// the checker blames nobody for it.
 async fn feel(locks: Locks, name: String, journal: Arc<Journal>, run: Arc<Run>) {
@@ -151,6 +179,7 @@ async fn feel(locks: Locks, name: String, journal: Arc<Journal>, run: Arc<Run>) 
 pub(super) struct Journal {
     log: Log,
     next: Mutex<u32>,
+    others: AtomicU32,
     asked: AtomicU64,
     granted: AtomicU64,
 }
@@ -170,6 +199,11 @@ impl Journal {
     /// The number that the next request will have, if no other task asks before.
     pub(super) fn next(&self) -> u32 {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of another client of this process, or of something else that is counted.
+    pub(super) fn number(&self) -> u32 {
+        self.others.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(super) fn note(&self, event: &Event) {

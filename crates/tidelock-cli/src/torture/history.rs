@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     reader::Reader,
-    record::{Event, Nanos, Plan, Share},
+    record::{Event, Nanos, Plan, Share, Which},
 };
 use crate::clock::Moment;
 
@@ -21,6 +21,9 @@ pub(super) const RUN: &str = "run.log";
 
 /// What a guard says of its lock when it has been released. Of one that nobody released, somebody took it away.
 pub(super) const TAKEN_AWAY: &str = "Released";
+
+/// How a hold was lost that its holder had left behind.
+pub(super) const BY_TICKET: &str = "ticket";
 
 /// The file of a client.
 pub(super) fn client_file(client: u32, generation: u32) -> String {
@@ -61,6 +64,8 @@ pub(super) enum Answer {
     Failed,
     /// The store did not answer.
     Unavailable,
+    /// Its client was shut down, or the runtime of its client has ended.
+    Closed,
 }
 
 /// How the release of a hold was answered.
@@ -100,6 +105,16 @@ pub(super) struct Op {
     pub(super) let_go_lost: bool,
     /// When its guard said that it had been released, though nobody had done that.
     pub(super) taken_away: Nanos,
+    /// It went on by its ticket, or was to.
+    pub(super) left_behind: bool,
+    /// The client of the process that asked, if that is not its first one.
+    pub(super) guest: u32,
+    /// Until when others do not get the lock though it was let go before.
+    pub(super) kept: Nanos,
+    /// When its client may have given it back by force, being shut down.
+    pub(super) closed: Nanos,
+    /// Its end is only that of its client's runtime, where it may have been in the hands of a task.
+    pub(super) may_have_ended: bool,
 }
 
 impl Op {
@@ -124,6 +139,11 @@ impl Op {
             checked: 0,
             let_go_lost: false,
             taken_away: 0,
+            left_behind: false,
+            guest: 0,
+            kept: 0,
+            closed: 0,
+            may_have_ended: false,
         }
     }
 
@@ -146,6 +166,8 @@ pub(super) struct Process {
     pub(super) killed: Option<Nanos>,
     /// When it ended in order.
     pub(super) ended: Option<Nanos>,
+    /// Since when its first client is told how claims end.
+    pub(super) listens: Option<Nanos>,
     pub(super) last_line: Nanos,
 }
 
@@ -179,8 +201,9 @@ pub(super) struct Break {
     pub(super) name: u16,
     /// The token of the holder. Until all is read, the one that was seen.
     pub(super) token: u64,
-    /// The client and generation of the holder, by its own account.
+    /// The client and generation of the holder, by its own account, and which client of its process it is.
     pub(super) holder: Option<(u32, u32)>,
+    pub(super) guest: u32,
 }
 
 /// A hold that was renewed by its ticket.
@@ -194,6 +217,58 @@ pub(super) struct Resume {
     pub(super) token: u64,
     /// Until when the hold was promised before.
     pub(super) promised: Nanos,
+}
+
+/// The end of a client that is not the first one of its process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closing {
+    /// Index in [`History::processes`].
+    pub(super) process: u32,
+    pub(super) guest: u32,
+    /// When it was about to end.
+    pub(super) at: Nanos,
+    /// When it had ended. Zero if that was not seen.
+    pub(super) done: Nanos,
+    /// Whether its runtime ended, with the tasks on it.
+    pub(super) ends_tasks: bool,
+}
+
+/// What the first client of a process was told of a claim.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) process: u32,
+    pub(super) at: Nanos,
+    pub(super) name: u16,
+    pub(super) how: String,
+}
+
+/// A question who holds locks, and its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) process: u32,
+    pub(super) from: Nanos,
+    pub(super) at: Nanos,
+    pub(super) asked: Which,
+    pub(super) held: Which,
+}
+
+/// A leader that a watch showed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    pub(super) process: u32,
+    pub(super) at: Nanos,
+    pub(super) name: u16,
+    pub(super) watch: u32,
+    pub(super) token: u64,
+}
+
+/// An attempt to connect with a wrong password.
+#[derive(Clone, Debug)]
+pub(super) struct Knock {
+    pub(super) process: u32,
+    pub(super) from: Nanos,
+    pub(super) at: Nanos,
+    pub(super) answer: String,
 }
 
 /// All that happened in a run.
@@ -213,6 +288,14 @@ pub(super) struct History {
     pub(super) strays: Vec<(Nanos, u32)>,
     /// How many entries the store had: before the run, and after it.
     pub(super) counted: Vec<(Nanos, u64)>,
+    /// When guards of lost locks had told nobody.
+    pub(super) unheard: Vec<(Nanos, u32)>,
+    pub(super) closings: Vec<Closing>,
+    pub(super) told: Vec<Told>,
+    pub(super) looks: Vec<Look>,
+    /// In the order in which each watch showed them.
+    pub(super) sights: Vec<Sight>,
+    pub(super) knocks: Vec<Knock>,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
 }
@@ -231,6 +314,12 @@ impl History {
             resumes: Vec::new(),
             strays: Vec::new(),
             counted: Vec::new(),
+            unheard: Vec::new(),
+            closings: Vec::new(),
+            told: Vec::new(),
+            looks: Vec::new(),
+            sights: Vec::new(),
+            knocks: Vec::new(),
             first: Nanos::MAX,
             last: 0,
         }
@@ -265,6 +354,14 @@ impl History {
         label_of(process.client, process.generation)
     }
 
+    /// When a lock is free that was kept for its shortest time: then its process gives it back, if it still runs.
+    pub(super) fn kept_end(&self, op: &Op) -> Nanos {
+        let process = &self.processes[op.process as usize];
+        let ends = process.killed.into_iter().chain(process.ended).min();
+        let is_given_back = ends.is_none_or(|end| end > op.kept);
+        op.kept + if is_given_back { 0 } else { 2 * self.ttls[usize::from(op.name)] }
+    }
+
     pub(super) fn name(&self, op: &Op) -> &str {
         &self.names[usize::from(op.name)]
     }
@@ -280,8 +377,20 @@ pub(super) fn label_of(client: u32, generation: u32) -> String {
     format!("client-{client}.{generation}")
 }
 
+/// How another client of a process is called in the store.
+pub(super) fn guest_label(label: &str, guest: u32) -> String {
+    format!("{label}+{guest}")
+}
+
+/// Which client of its process a label is of; zero is the first one.
+pub(super) fn guest_of(label: &str) -> u32 {
+    label.split_once('+').and_then(|(_, guest)| guest.parse().ok()).unwrap_or(0)
+}
+
 /// The client and generation of a [label](label_of).
 pub(super) fn client_of(target: &str) -> Option<(u32, u32)> {
     let (client, generation) = target.strip_prefix("client-")?.split_once('.')?;
+    // Other clients of the process are called by their numbers after it.
+    let generation = generation.split('+').next()?;
     Some((client.parse().ok()?, generation.parse().ok()?))
 }

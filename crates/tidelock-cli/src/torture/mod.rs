@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `run.rs` | a run from its begin to its end |
 //! | `herd.rs`, `nemesis.rs`, `hook.rs`, `proxy.rs`, `address.rs` | the processes of clients and the fence; the faults; the operator's command; the network between clients and servers |
-//! | `client.rs`, `player.rs`, `moves.rs`, `tickets.rs`, `work.rs` | a client process: this program again |
+//! | `client.rs`, `player.rs`, `asks.rs`, `moves.rs`, `tickets.rs`, `work.rs` | a client process: this program again |
+//! | `guests.rs`, `viewers.rs` | tasks with clients and runtimes of their own; those who look at locks and knock |
 //! | `record.rs`, `history.rs`, `reader.rs` | what clients write down, and all of it read back |
 //! | `check/` | the rules |
 //! | `report.rs`, `story.rs`, `timeline.rs` | what is told in the end |
 
 mod address;
+mod asks;
 mod check;
 mod client;
+mod guests;
 mod herd;
 mod history;
 mod hook;
@@ -27,6 +30,7 @@ mod run;
 mod story;
 mod tickets;
 mod timeline;
+mod viewers;
 mod work;
 
 use std::{

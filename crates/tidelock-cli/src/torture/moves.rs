@@ -3,15 +3,17 @@
 
 use std::{thread, time::Duration};
 
+use tidelock::Guard;
 use tokio::{
     task::{JoinSet, yield_now},
     time::sleep,
 };
 
 use super::{
-    player::{Hold, Player, Request, Way, nanos},
+    asks::{Hold, Request, Way},
+    player::Player,
     record::{Event, Nanos, Share},
-    work::{Pace, Use},
+    work::{BREAKS, Pace, Use},
 };
 use crate::clock::Moment;
 
@@ -19,7 +21,7 @@ use crate::clock::Moment;
 const CROWD: Duration = Duration::from_secs(3);
 
 /// How long a claim that nobody wants may still be in the store when nothing disturbs.
-const TIDY: Duration = Duration::from_millis(1_200);
+pub(super) const TIDY: Duration = Duration::from_millis(1_200);
 
 impl Player {
     /// A task that takes its time.
@@ -127,23 +129,12 @@ impl Player {
         let Some(lock) = self.locks_of(Pace::Slow).find(is_mutex) else { return false };
         let (share, hold) = (Share::Exclusive, Hold::Not);
         let request = Request { lock, share, way: Way::TryFor(self.ttl), owner: 0, renews: true, hold };
-        let op = self.journal.ask(lock, share, 0, nanos(self.ttl));
-        let guard = match self.asking(&request).await {
-            Ok(Some(guard)) => guard,
-            Ok(None) => {
-                self.journal.note(&Event::TimedOut { op });
-                return true;
-            }
-            Err(error) => {
-                self.journal.note(&Event::Failed { op, why: format!("{:?}", error.kind()) });
-                return false;
-            }
-        };
-        self.granted(op, &guard);
+        let Ok((op, guard)) = self.acquire(&request).await else { return false };
+        let Some(guard) = guard else { return true };
         let mut next = JoinSet::new();
         let mut op_of_next = 0;
         if self.rng.chance(700) {
-            op_of_next = self.journal.ask(lock, share, 0, Nanos::MAX);
+            op_of_next = self.note_ask(lock, share, 0, Nanos::MAX);
             next.spawn(self.asking(&Request { way: Way::Wait, ..request }));
             // Its turn: it stands in line now.
             yield_now().await;
@@ -157,7 +148,7 @@ impl Player {
         match next.join_next().await {
             None => {}
             Some(Ok(Ok(Some(guard)))) => {
-                self.granted(op, &guard);
+                self.granted(op, &guard.holding());
                 self.let_go(op, guard).await;
             }
             Some(Ok(Ok(None))) => self.journal.note(&Event::TimedOut { op }),
@@ -167,6 +158,25 @@ impl Player {
             Some(Err(_)) => std::process::abort(),
         }
         true
+    }
+
+    /// Asks, and notes the answer. An error is noted, too.
+    pub(super) async fn acquire(&self, request: &Request) -> Result<(u32, Option<Guard>), ()> {
+        let op = self.note_ask(request.lock, request.share, request.owner, request.way.patience());
+        match self.asking(request).await {
+            Ok(Some(guard)) => {
+                self.granted(op, &guard.holding());
+                Ok((op, Some(guard)))
+            }
+            Ok(None) => {
+                self.journal.note(&Event::TimedOut { op });
+                Ok((op, None))
+            }
+            Err(error) => {
+                self.journal.note(&Event::Failed { op, why: format!("{:?}", error.kind()) });
+                Err(())
+            }
+        }
     }
 
     /// Blocks the thread of this process.
@@ -273,7 +283,7 @@ impl Player {
     }
 
     /// Looks a while after the last request of this process for a lock whether its claim is out of the store.
-    async fn look_after(&self, lock: usize, op: u32) {
+    pub(super) async fn look_after(&self, lock: usize, op: u32) {
         let ended = Moment::now();
         sleep(TIDY).await;
         let name = &self.work.locks[lock].name;
@@ -303,12 +313,12 @@ impl Player {
         let (lock, token) = (u16::try_from(lock).unwrap_or(u16::MAX), token.get());
         self.journal.note(&Event::Breaking { lock, token, holder: holder.label.to_string() });
         // If it was late, nobody was taken out, and the line above excuses nothing that happened before it.
-        if matches!(self.locks.evict(&name, holder.id, "torture").await, Ok(true)) {
+        if matches!(self.locks.evict(&name, holder.id, BREAKS).await, Ok(true)) {
             self.journal.note(&Event::Broke { lock, token });
         }
     }
 
-    fn locks_of(&self, pace: Pace) -> impl DoubleEndedIterator<Item = usize> {
+    pub(super) fn locks_of(&self, pace: Pace) -> impl DoubleEndedIterator<Item = usize> {
         let locks = self.work.locks.iter().enumerate();
         locks.filter(move |(_, lock)| lock.pace == pace).map(|(at, _)| at)
     }

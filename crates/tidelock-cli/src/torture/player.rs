@@ -2,76 +2,24 @@
 //!
 //! Most tasks are quick, so that there are many requests; what takes long is in `moves.rs`.
 
-use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use tidelock::{Guard, LockState, Locks, Result};
-use tokio::{
-    task::yield_now,
-    time::{sleep, timeout},
-};
+use tidelock::{Guard, Holding, LockState, Locks, Result};
+use tokio::{task::yield_now, time::sleep};
 
 use super::{
+    asks::{Hold, Request, Way},
     client::{Journal, Run},
+    guests::Guest,
     history::TAKEN_AWAY,
     record::{Event, Nanos, Share},
     rng::Rng,
-    work::{Lock, Pace, Use, Work},
+    work::{Pace, Use, Work},
 };
 use crate::clock::Moment;
 
-/// A request in progress.
-pub(super) type Asking<'a> = Pin<Box<dyn Future<Output = Result<Option<Guard>>> + Send + 'a>>;
-
 /// How long a quick request waits at most: a lock whose holder failed costs it this time.
 const MOST: Duration = Duration::from_millis(400);
-
-/// How a request waits.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Way {
-    Wait,
-    Try,
-    TryFor(Duration),
-    /// Its future is dropped after this time.
-    Drop(Duration),
-    /// Its future is dropped after so many turns of other tasks: between any two steps of a request.
-    DropAfter(u64),
-}
-
-impl Way {
-    fn patience(self) -> Nanos {
-        match self {
-            Self::Wait => Nanos::MAX,
-            Self::Try | Self::DropAfter(_) => 0,
-            Self::TryFor(limit) | Self::Drop(limit) => nanos(limit),
-        }
-    }
-}
-
-/// How a lock is held.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Hold {
-    /// Let go at once.
-    Not,
-    /// For this long, looked at so often.
-    For(Duration, u32),
-    /// With the thread of the process blocked for this long: nobody hears what happens meanwhile.
-    Hang(Duration),
-    /// Left behind after this long, and renewed so often by its ticket, with as long between.
-    ByTicket(Duration, u32),
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
-    /// Which lock.
-    pub(super) lock: usize,
-    pub(super) share: Share,
-    pub(super) way: Way,
-    /// Zero is none.
-    pub(super) owner: u32,
-    pub(super) renews: bool,
-    pub(super) hold: Hold,
-}
 
 /// What a task does most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +29,10 @@ enum Role {
     Prober,
     /// Waits until a server or the network is about to fail.
     Brink,
+    /// Looks at locks, and does not use them.
+    Viewer,
+    /// Has clients and runtimes of its own.
+    Host,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +53,8 @@ pub(super) struct Player {
     usual: Duration,
     /// The owner of locks that this task re-enters: the same after its process was killed and started again.
     pub(super) owner: u32,
+    /// Whose client it uses, if not the first one of this process.
+    pub(super) guest: Option<Arc<Guest>>,
 }
 
 impl Player {
@@ -124,11 +78,14 @@ impl Player {
             role: match task {
                 0 => Role::Prober,
                 task if task == work.tasks => Role::Brink,
+                task if task == work.tasks + 1 => Role::Viewer,
+                task if task > work.tasks => Role::Host,
                 task if task % 4 == 1 => Role::Slow,
                 _ => Role::Quick,
             },
             usual: Duration::ZERO,
             owner: 1 + work.client * 1_000 + task,
+            guest: None,
             work,
         }
     }
@@ -144,6 +101,8 @@ impl Player {
                 Role::Slow => self.slow().await,
                 Role::Prober => self.probe().await,
                 Role::Brink => self.brink().await,
+                Role::Viewer => self.view().await,
+                Role::Host => self.host().await,
             };
             if !went_well {
                 // A store that fails is not asked in a loop that starves everything else.
@@ -155,7 +114,7 @@ impl Player {
     }
 
     /// A quick request. It does not wait for long, so that a lock whose holder failed costs few others their time.
-    async fn quick(&mut self) -> bool {
+    pub(super) async fn quick(&mut self) -> bool {
         let pace = match self.rng.below(100) {
             0..85 => Pace::Quick,
             85..97 => Pace::Long,
@@ -185,7 +144,7 @@ impl Player {
     /// One request and what follows from it. Says whether it went without an error.
     pub(super) async fn request(&mut self, request: Request) -> bool {
         let Request { lock, share, way, owner, .. } = request;
-        let op = self.journal.ask(lock, share, owner, way.patience());
+        let op = self.note_ask(lock, share, owner, way.patience());
         let asked = Moment::now();
         let guard = match self.ask(op, &request).await {
             Ok(Some(guard)) => guard,
@@ -206,11 +165,18 @@ impl Player {
                 return error.is_timed_out();
             }
         };
-        self.granted(op, &guard);
+        self.granted(op, &guard.holding());
         self.usual = (self.usual * 3 + Moment::now().since(asked)) / 4;
-        if let Hold::ByTicket(pause, times) = request.hold {
-            self.by_ticket(op, lock, guard, (pause, times)).await;
-            return true;
+        match request.hold {
+            Hold::ByTicket(pause, times) => {
+                self.by_ticket(op, lock, guard, (pause, times)).await;
+                return true;
+            }
+            Hold::Keep(time, pause) => {
+                self.keep(op, guard, asked.plus(time), pause).await;
+                return true;
+            }
+            _ => {}
         }
         self.hold(op, &request, &guard).await;
         if owner != 0 && self.rng.chance(500) {
@@ -301,7 +267,7 @@ impl Player {
         }
     }
 
-    pub(super) fn granted(&self, op: u32, guard: &Guard) {
+    pub(super) fn granted(&self, op: u32, guard: &Holding) {
         // The clock before the question: the window that is noted is never longer than the real one.
         let now = Moment::now();
         let until = now.plus(window(guard)).as_nanos();
@@ -309,9 +275,9 @@ impl Player {
     }
 
     /// Uses a lock for a while.
-    async fn hold(&mut self, op: u32, request: &Request, guard: &Guard) {
+    pub(super) async fn hold(&mut self, op: u32, request: &Request, guard: &Guard) {
         let (pause, steps) = match request.hold {
-            Hold::Not | Hold::ByTicket(..) => (Duration::ZERO, 0),
+            Hold::Not | Hold::ByTicket(..) | Hold::Keep(..) => (Duration::ZERO, 0),
             Hold::For(time, steps) => (time / steps.max(1), steps.max(1)),
             Hold::Hang(time) => {
                 self.block(time);
@@ -319,7 +285,7 @@ impl Player {
             }
         };
         for step in 0..=steps {
-            if steps > 0 && !self.check(op, guard) {
+            if steps > 0 && !self.check(op, &guard.holding()) {
                 return;
             }
             if request.share == Share::Exclusive && self.rng.chance(60) {
@@ -332,7 +298,7 @@ impl Player {
     }
 
     /// Notes whether the lock is still held.
-    pub(super) fn check(&self, op: u32, guard: &Guard) -> bool {
+    pub(super) fn check(&self, op: u32, guard: &Holding) -> bool {
         let now = Moment::now();
         if guard.is_held() {
             let until = now.plus(window(guard)).as_nanos();
@@ -345,13 +311,13 @@ impl Player {
 
     /// Takes a lock that its owner has already.
     async fn re_enter(&mut self, lock: usize, owner: u32) {
-        let op = self.journal.ask(lock, Share::Exclusive, owner, Nanos::MAX);
+        let op = self.note_ask(lock, Share::Exclusive, owner, Nanos::MAX);
         let (way, hold) = (Way::Wait, Hold::Not);
         let request = Request { lock, share: Share::Exclusive, way, owner, renews: true, hold };
         match self.asking(&request).await {
             Ok(Some(guard)) => {
-                self.granted(op, &guard);
-                self.check(op, &guard);
+                self.granted(op, &guard.holding());
+                self.check(op, &guard.holding());
                 self.run.write(op, lock, guard.token().get()).await;
                 self.let_go(op, guard).await;
             }
@@ -362,7 +328,7 @@ impl Player {
 
     pub(super) async fn let_go(&mut self, op: u32, guard: Guard) {
         let now = Moment::now();
-        let left = if guard.is_held() { nanos(window(&guard)).max(1) } else { 0 };
+        let left = if guard.is_held() { nanos(window(&guard.holding())).max(1) } else { 0 };
         if guard.state() == LockState::Released {
             self.journal.note(&Event::Lost { op, reason: TAKEN_AWAY.to_owned() });
         }
@@ -377,56 +343,10 @@ impl Player {
         };
         self.journal.note(&Event::Released { op, answer });
     }
-
-    /// A request that is about to be made.
-    pub(super) fn asking<'a>(&self, request: &Request) -> Asking<'a> {
-        let Request { lock, share, way, owner, renews, hold } = *request;
-        let detached = matches!(hold, Hold::ByTicket(..));
-        let Lock { name, usage, ttl_ms, .. } = &self.work.locks[lock];
-        let (locks, ttl) = (&self.locks, Duration::from_millis(*ttl_ms));
-        /// The three ways to ask a handle.
-        macro_rules! ask {
-            ($handle:expr, $wait:ident, $try:ident, $try_for:ident $(, $n:expr)?) => {{
-                let handle = $handle.ttl(ttl).auto_renew(renews).detached(detached);
-                Box::pin(async move {
-                    match way {
-                        Way::Wait | Way::Drop(_) | Way::DropAfter(_) => handle.$wait($($n)?).await.map(Some),
-                        Way::Try => handle.$try($($n)?).await,
-                        Way::TryFor(limit) => handle.$try_for($($n,)? limit).await,
-                    }
-                })
-            }};
-        }
-        match (usage, share) {
-            (Use::Election, _) => {
-                let election = locks.election(name).ttl(ttl);
-                Box::pin(async move {
-                    let campaign = election.campaign();
-                    match way {
-                        // An election has no limit of its own.
-                        Way::TryFor(limit) => {
-                            timeout(limit, campaign).await.map_or(Ok(None), |won| won.map(Some))
-                        }
-                        _ => campaign.await.map(Some),
-                    }
-                })
-            }
-            (_, Share::Shared) => ask!(locks.rw_lock(name), read, try_read, try_read_for),
-            (Use::ReadWrite, _) => ask!(locks.rw_lock(name), write, try_write, try_write_for),
-            (_, Share::Permits { n, of }) => {
-                let n = u32::from(n);
-                ask!(locks.semaphore(name, of.into()), acquire, try_acquire, try_acquire_for, n)
-            }
-            (_, Share::Exclusive) if owner != 0 => {
-                ask!(locks.mutex(name).owner(format!("torture-{owner}")), lock, try_lock, try_lock_for)
-            }
-            (_, Share::Exclusive) => ask!(locks.mutex(name), lock, try_lock, try_lock_for),
-        }
-    }
 }
 
 /// What is left of the time in which nobody else holds the lock.
-fn window(guard: &Guard) -> Duration {
+pub(super) fn window(guard: &Holding) -> Duration {
     guard.valid_for()
 }
 

@@ -9,8 +9,8 @@ use std::{
 
 use super::{
     history::{
-        Answer, Break, Decision, Fault, History, Op, Process, Released, Resume, TAKEN_AWAY, client_of, epoch,
-        label_of,
+        Answer, BY_TICKET, Break, Closing, Decision, Fault, History, Knock, Look, Op, Process, Released,
+        Resume, Sight, TAKEN_AWAY, Told, client_of, epoch, guest_of, label_of,
     },
     record::{Event, Nanos, Plan},
 };
@@ -78,8 +78,9 @@ impl Reader {
                     history.ops.push(Op { owner, patience, ..Op::new(index, op, lock, share, at) });
                 }
                 Event::Breaking { lock, token, holder } => {
-                    let holder = client_of(&holder);
-                    history.breaks.push(Break { process: index, at, done: None, name: lock, token, holder });
+                    let (holder, guest) = (client_of(&holder), guest_of(&holder));
+                    let (process, name, done) = (index, lock, None);
+                    history.breaks.push(Break { process, at, done, name, token, holder, guest });
                 }
                 Event::Broke { lock, token } => {
                     let begun = |it: &&mut Break| it.name == lock && it.token == token && it.done.is_none();
@@ -93,12 +94,46 @@ impl Reader {
                     history.faults.push(Fault { kind, target, began: from, healed: Some(at) });
                 }
                 Event::Stray { op } => history.strays.push((at, start_index + op)),
+                Event::Unheard { op } => history.unheard.push((at, start_index + op)),
+                Event::Listens => process.listens = Some(at),
+                Event::Told { lock, how } => history.told.push(Told { process: index, at, name: lock, how }),
+                Event::Looked { from, asked, held } => {
+                    history.looks.push(Look { process: index, from, at, asked, held });
+                }
+                Event::Saw { lock, watch, token } => {
+                    history.sights.push(Sight { process: index, at, name: lock, watch, token });
+                }
+                Event::Knocked { from, answer } => {
+                    history.knocks.push(Knock { process: index, from, at, answer });
+                }
+                Event::Closing { guest, grace } => {
+                    let closing = Closing { process: index, guest, at, done: 0, ends_tasks: false };
+                    history.closings.push(closing);
+                    for op in history.ops[start..].iter_mut().filter(|op| op.guest == guest && is_held(op)) {
+                        op.closed = at.saturating_add(grace);
+                    }
+                }
+                Event::Ending { guest } => {
+                    let closing = Closing { process: index, guest, at, done: 0, ends_tasks: true };
+                    history.closings.push(closing);
+                    end_tasks(&mut history.ops[start..], guest, at);
+                }
+                Event::Closed { guest } => {
+                    let is_it = |it: &&mut Closing| it.process == index && it.guest == guest;
+                    if let Some(it) = history.closings.iter_mut().find(is_it) {
+                        it.done = at;
+                        if it.ends_tasks {
+                            end_tasks(&mut history.ops[start..], guest, it.at);
+                        }
+                    }
+                }
                 Event::Bye { .. } => process.ended = Some(at),
                 Event::Resumed { op: number, token, until } => {
                     if let Some(op) = history.ops.get_mut(start + number as usize) {
                         let op_index = start_index + number;
                         history.resumes.push(Resume { at, op: op_index, token, promised: op.until });
                         op.until = op.until.max(until);
+                        op.left_behind = true;
                     }
                 }
                 other => {
@@ -171,6 +206,9 @@ impl Reader {
         self.history.breaks.retain(|it| known(it.name));
         self.find_broken();
         self.history.strays.retain(|(_, op)| (*op as usize) < ops);
+        self.history.unheard.retain(|(_, op)| (*op as usize) < ops);
+        self.history.told.retain(|it| known(it.name));
+        self.history.sights.retain(|it| known(it.name));
         self.history.writes.retain(|write| (write.op as usize) < ops);
         self.has_plan.then_some(self.history)
     }
@@ -184,7 +222,8 @@ impl Reader {
         for it in breaks.iter_mut().filter(|it| !known.contains(&(it.name, epoch(it.token)))) {
             let Some(process) = it.holder.and_then(|holder| self.by_client.get(&holder)) else { continue };
             let is_hit = |op: &&Op| {
-                let is_its = op.process == *process && op.name == it.name && op.is_granted();
+                let is_of_client = op.process == *process && op.guest == it.guest;
+                let is_its = is_of_client && op.name == it.name && op.is_granted();
                 // What it was granted after the break is another claim of the same request.
                 let held = op.answered < it.done.unwrap_or(it.at) && it.at < op.until;
                 is_its && held && (op.freed == 0 || it.at < op.freed) && op.token > it.token
@@ -208,6 +247,8 @@ fn number(event: &Event) -> Option<u32> {
         | Event::Refused { op }
         | Event::TimedOut { op }
         | Event::GaveUp { op }
+        | Event::Kept { op, .. }
+        | Event::By { op, .. }
         | Event::Failed { op, .. } => Some(*op),
         _ => None,
     }
@@ -224,6 +265,7 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         Event::TimedOut { .. } => Answer::TimedOut,
         Event::GaveUp { .. } => Answer::GaveUp,
         Event::Failed { why, .. } if why == "Unavailable" => Answer::Unavailable,
+        Event::Failed { why, .. } if why == "Closed" => Answer::Closed,
         Event::Failed { .. } => Answer::Failed,
         Event::Queued { .. } => {
             op.queued = at;
@@ -231,10 +273,17 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         }
         Event::Checked { until, .. } => {
             (op.until, op.checked) = (op.until.max(*until), at);
+            if op.may_have_ended {
+                (op.releasing, op.may_have_ended) = (0, false);
+            }
             return;
         }
         Event::Lost { reason, .. } => {
             op.lost = at;
+            op.left_behind |= reason == BY_TICKET;
+            if op.may_have_ended {
+                (op.releasing, op.may_have_ended) = (0, false);
+            }
             if reason == TAKEN_AWAY {
                 op.taken_away = at;
             }
@@ -242,6 +291,15 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         }
         Event::Releasing { left, .. } => {
             (op.releasing, op.let_go_lost) = (at, *left == 0);
+            return;
+        }
+        Event::Kept { until, .. } => {
+            // What was promised for a lease that is renewed no more is another time.
+            (op.until, op.kept) = (*until, *until);
+            return;
+        }
+        Event::By { guest, .. } => {
+            op.guest = *guest;
             return;
         }
         Event::Released { answer, .. } => {
@@ -252,6 +310,21 @@ fn fold(op: &mut Op, at: Nanos, event: &Event) {
         _ => return,
     };
     (op.answered, op.answer) = (at, answer);
+}
+
+fn is_held(op: &Op) -> bool {
+    op.is_granted() && op.releasing == 0 && op.lost == 0
+}
+
+/// The tasks of a runtime end with it. What is in other hands is looked at or answered later, and goes on.
+fn end_tasks(ops: &mut [Op], guest: u32, at: Nanos) {
+    for op in ops.iter_mut().filter(|op| op.guest == guest) {
+        if is_held(op) {
+            (op.releasing, op.may_have_ended) = (at.max(op.answered), true);
+        } else if op.answer == Answer::None {
+            (op.answer, op.answered) = (Answer::GaveUp, at.max(op.asked));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -305,6 +378,38 @@ mod tests {
             ("client-1.0.log", "2 hello 1 0\n20 breaking 0 8192 client-0.0\n30 broke 0 8192\n"),
         ];
         assert_eq!(history(&files).breaks[0].token, 8192);
+    }
+
+    #[test]
+    fn a_break_of_another_client_of_the_process_hit_no_hold_of_the_first_one() {
+        let files = [
+            ("run.log", "1 plan 7 postgres 1000 true false\n1 lock 0 1000 torture/a\n"),
+            ("client-0.0.log", "1 hello 0 0\n10 asked 0 0 x 0 -\n20 granted 0 9216 900\n"),
+            ("client-1.0.log", "2 hello 1 0\n30 breaking 0 8192 client-0.0+3\n40 broke 0 8192\n"),
+        ];
+        assert_eq!(history(&files).breaks[0].token, 8192);
+    }
+
+    #[test]
+    fn the_tasks_of_a_runtime_that_ended_hold_nothing_and_what_others_hold_goes_on() {
+        let client = "1 hello 0 0\n\
+             10 asked 0 0 x 0 -\n11 by 0 1\n20 granted 0 5120 900\n\
+             21 asked 1 0 s 0 -\n22 by 1 1\n23 asked 2 0 s 0 -\n24 by 2 1\n25 granted 2 6144 900\n\
+             26 asked 3 0 x 0 -\n30 ending 1\n35 granted 1 7168 900\n40 closed 1\n50 checked 2 875\n";
+        let files = [
+            ("run.log", "1 plan 7 etcd 1000 true false\n1 lock 0 1000 torture/a\n"),
+            ("client-0.0.log", client),
+        ];
+        let history = history(&files);
+        let releasing: Vec<_> = history.ops.iter().map(|op| op.releasing).collect();
+        assert_eq!(
+            releasing,
+            [30, 35, 0, 0],
+            "held by a task, granted meanwhile, held elsewhere, another client"
+        );
+        assert_eq!(history.ops[3].answer, Answer::None);
+        let Closing { guest, at, done, ends_tasks, .. } = history.closings[0];
+        assert_eq!((guest, at, done, ends_tasks), (1, 30, 40, true));
     }
 
     #[test]

@@ -59,6 +59,51 @@ impl FromStr for Share {
     }
 }
 
+/// Some locks by their numbers, or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    These(Vec<u16>),
+}
+
+impl Which {
+    pub(super) fn has(&self, lock: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(these) => these.contains(&lock),
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::These(these) if these.is_empty() => f.write_str("-"),
+            Self::These(these) => {
+                let these: Vec<_> = these.iter().map(u16::to_string).collect();
+                f.write_str(&these.join(","))
+            }
+        }
+    }
+}
+
+impl FromStr for Which {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "*" => Ok(Self::All),
+            "-" => Ok(Self::These(Vec::new())),
+            _ => text
+                .split(',')
+                .map(|lock| lock.parse().map_err(drop))
+                .collect::<Result<_, _>>()
+                .map(Self::These),
+        }
+    }
+}
+
 /// A thing that happened. `op` counts the requests of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -102,6 +147,29 @@ pub(super) enum Event {
     /// The store shows a claim of this process on a lock that no task of it holds or asks for. This was its last request
     /// for that lock.
     Stray { op: u32 },
+    /// A hold was let go before its shortest time had passed: nobody else gets the lock until then.
+    Kept { op: u32, until: Nanos },
+    /// A request is made by another client of this process than its first one, which has this number.
+    By { op: u32, guest: u32 },
+    /// A client of this process is about to be shut down, with this much time for those who hold.
+    Closing { guest: u32, grace: Nanos },
+    /// It was shut down, or its runtime has ended.
+    Closed { guest: u32 },
+    /// The runtime of a client of this process is about to end, with all tasks on it.
+    Ending { guest: u32 },
+    /// A hold was lost, and its guard did not tell those who wait for that.
+    Unheard { op: u32 },
+    /// From now on the first client of this process is told how its claims end.
+    Listens,
+    /// It was told how a claim ended.
+    Told { lock: u16, how: String },
+    /// Asked the store since `from` who holds these locks, and was shown these.
+    Looked { from: Nanos, asked: Which, held: Which },
+    /// A watch of an election showed the leader with this token; zero is nobody.
+    Saw { lock: u16, watch: u32, token: u64 },
+    /// Tried since `from` to connect with a wrong password, or to a server of something else. The answer is the kind of
+    /// the error, `refused` by a wrong server, `open` where nobody looks at passwords, `ok` if it was let in, or `none`.
+    Knocked { from: Nanos, answer: String },
     /// The last line of a client that was not killed.
     Bye { why: String },
 
@@ -161,6 +229,17 @@ impl Event {
             Self::Hung { from } => format!("hung {from}"),
             Self::Slow { from } => format!("slow {from}"),
             Self::Stray { op } => format!("stray {op}"),
+            Self::Kept { op, until } => format!("kept {op} {}", until.saturating_sub(at)),
+            Self::By { op, guest } => format!("by {op} {guest}"),
+            Self::Closing { guest, grace } => format!("closing {guest} {grace}"),
+            Self::Closed { guest } => format!("closed {guest}"),
+            Self::Ending { guest } => format!("ending {guest}"),
+            Self::Unheard { op } => format!("unheard {op}"),
+            Self::Listens => "listens".to_owned(),
+            Self::Told { lock, how } => format!("told {lock} {}", word(how)),
+            Self::Looked { from, asked, held } => format!("looked {from} {asked} {held}"),
+            Self::Saw { lock, watch, token } => format!("saw {lock} {watch} {token}"),
+            Self::Knocked { from, answer } => format!("knocked {from} {}", word(answer)),
             Self::Bye { why } => format!("bye {}", word(why)),
             Self::Plan(Plan { seed, store, ttl, fair, overlaps_allowed }) => {
                 format!("plan {seed} {} {ttl} {fair} {overlaps_allowed}", word(store))
@@ -222,6 +301,25 @@ impl Event {
             "hung" => Self::Hung { from: number(&mut fields)? },
             "slow" => Self::Slow { from: number(&mut fields)? },
             "stray" => Self::Stray { op: number(&mut fields)? },
+            "kept" => Self::Kept { op: number(&mut fields)?, until: after(at, &mut fields)? },
+            "by" => Self::By { op: number(&mut fields)?, guest: number(&mut fields)? },
+            "closing" => Self::Closing { guest: number(&mut fields)?, grace: number(&mut fields)? },
+            "closed" => Self::Closed { guest: number(&mut fields)? },
+            "ending" => Self::Ending { guest: number(&mut fields)? },
+            "unheard" => Self::Unheard { op: number(&mut fields)? },
+            "listens" => Self::Listens,
+            "told" => Self::Told { lock: number(&mut fields)?, how: number(&mut fields)? },
+            "looked" => Self::Looked {
+                from: number(&mut fields)?,
+                asked: number(&mut fields)?,
+                held: number(&mut fields)?,
+            },
+            "saw" => Self::Saw {
+                lock: number(&mut fields)?,
+                watch: number(&mut fields)?,
+                token: number(&mut fields)?,
+            },
+            "knocked" => Self::Knocked { from: number(&mut fields)?, answer: number(&mut fields)? },
             "bye" => Self::Bye { why: number(&mut fields)? },
             "plan" => Self::Plan(Plan {
                 seed: number(&mut fields)?,
@@ -307,6 +405,18 @@ mod tests {
             Event::Hung { from: 3 },
             Event::Slow { from: 3 },
             Event::Stray { op: 2 },
+            Event::Kept { op: 1, until: 40 },
+            Event::By { op: 1, guest: 3 },
+            Event::Closing { guest: 3, grace: 5 },
+            Event::Closed { guest: 3 },
+            Event::Ending { guest: 4 },
+            Event::Unheard { op: 1 },
+            Event::Listens,
+            Event::Told { lock: 1, how: text() },
+            Event::Looked { from: 3, asked: Which::All, held: Which::These(vec![1, 12]) },
+            Event::Looked { from: 3, asked: Which::These(vec![7]), held: Which::These(Vec::new()) },
+            Event::Saw { lock: 1, watch: 2, token: u64::MAX },
+            Event::Knocked { from: 3, answer: text() },
             Event::Lock { lock: 1, ttl: 9, name: name() },
             Event::Bye { why: text() },
             Event::Plan(plan),

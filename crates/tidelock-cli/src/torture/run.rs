@@ -21,6 +21,7 @@ use super::{
     nemesis::{Nemesis, Rates, Weather},
     proxy::Door,
     record::{Event, Plan},
+    viewers,
     work::{CALM, Lock, Pace, STORM, Use, Work},
 };
 use crate::{
@@ -93,6 +94,10 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
     }
 
     count(setup, &log).await?;
+    let checks_logins = viewers::checks_logins(&setup.url).await.unwrap_or(true);
+    if !checks_logins {
+        done.skipped.push("refusing wrong passwords: this store lets everybody in".to_owned());
+    }
     let pulse = format!("{prefix}pulse");
     let mut network = JoinSet::new();
     let (urls, doors) = doors(setup, &mut done, &mut network).await?;
@@ -109,6 +114,7 @@ pub(super) async fn run(setup: &Setup, folder: &Path) -> Result<Done, Trouble> {
             pulse: pulse.clone(),
             folder: folder.to_owned(),
             breaks: setup.breaks,
+            checks_logins,
         };
         clients.push(Client::start(work, urls[client as usize].clone(), Arc::clone(&desk))?);
     }

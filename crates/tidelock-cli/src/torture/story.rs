@@ -78,12 +78,15 @@ fn life(op: &Op, at: Nanos) -> String {
         Answer::TimedOut => "timed out",
         Answer::GaveUp => "gave up",
         Answer::Failed => "failed",
+        Answer::Closed => "failed, because its client had ended",
         Answer::Unavailable => "failed, because the store did not answer",
     };
     add(answer, op.answered);
     add("could rely on it until", op.until);
     add("knew that it was lost", op.lost);
     add("began to release", op.releasing);
+    add("keeps others out until", op.kept);
+    add("was cut off by a shutdown", op.closed);
     let released =
         if op.released == Released::Freed { "released" } else { "release answered that it was lost" };
     add(released, op.freed);

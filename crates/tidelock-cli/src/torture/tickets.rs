@@ -6,7 +6,9 @@ use tidelock::{Guard, Ticket};
 use tokio::time::sleep;
 
 use super::{
-    player::{Hold, Player, Request, Way, nanos},
+    asks::{Hold, Request, Way},
+    history::BY_TICKET,
+    player::{Player, nanos},
     record::Event,
     work::{Pace, Use},
 };
@@ -37,14 +39,14 @@ impl Player {
         (pause, times): (Duration, u32),
     ) {
         sleep(pause).await;
-        if !self.check(op, &guard) {
+        if !self.check(op, &guard.holding()) {
             return self.let_go(op, guard).await;
         }
         // As another program would have it.
         let left = guard.leave_behind().map(|ticket| ticket.to_string());
         let Ok(Ok(ticket)) = left.map(|text| text.parse::<Ticket>()) else {
             // Lost since it was looked at.
-            self.journal.note(&Event::Lost { op, reason: "ticket".to_owned() });
+            self.journal.note(&Event::Lost { op, reason: BY_TICKET.to_owned() });
             return;
         };
         for _ in 0..times {
@@ -81,7 +83,7 @@ impl Player {
                 true
             }
             Err(error) if error.is_lost() => {
-                self.journal.note(&Event::Lost { op, reason: "ticket".to_owned() });
+                self.journal.note(&Event::Lost { op, reason: BY_TICKET.to_owned() });
                 false
             }
             // The store did not answer: what is left of the window stays as it is.

@@ -19,6 +19,9 @@ pub(super) const HUSH: &str = "hush";
 /// What a client hears a moment before a light fault.
 pub(super) const GUST: &str = "gust";
 
+/// Why holders are taken out.
+pub(super) const BREAKS: &str = "torture";
+
 /// What a lock is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Use {
@@ -81,4 +84,6 @@ pub(super) struct Work {
     pub(super) folder: PathBuf,
     /// Whether it takes holders out.
     pub(super) breaks: bool,
+    /// Whether the store refuses logins that nobody has.
+    pub(super) checks_logins: bool,
 }

@@ -121,9 +121,10 @@ fn taken_out(
     let broke = it.done.unwrap_or(it.at);
     // A question whose answer was lost is asked again, and then finds what the first one did. A client waits this long.
     let is_asked_once = |from: Nanos, to: Nanos, ttl: Nanos| to.saturating_sub(from) < ttl / 4;
-    // Only one of the two can have taken the claim out of the store.
+    // Only one of the two can have taken the claim out of the store, unless others are still kept out by it.
+    let had_to_know = if op.kept > 0 { op.releasing > broke } else { op.freed > it.at };
     if op.released == Released::Freed
-        && op.freed > it.at
+        && had_to_know
         && is_asked_once(op.releasing, op.freed, history.ttls[usize::from(op.name)])
         && is_asked_once(it.at, broke, history.plan.ttl)
         && undisturbed.covers(history, op.process, it.at.min(op.answered), op.freed)

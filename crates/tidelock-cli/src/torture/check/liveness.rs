@@ -1,6 +1,6 @@
 //! What must happen in the end: answers, and locks that are handed on.
 
-use super::{Findings, Rule, calm::Calm, hold, millis};
+use super::{Findings, Rule, calm::Calm, guests, hold, millis};
 use crate::torture::{
     history::{Answer, History, Released},
     record::{Nanos, Share},
@@ -14,8 +14,11 @@ const FALLBACK: Nanos = 4_000_000_000;
 
 /// Checks that requests are answered in their time, when nothing is in the way.
 pub(super) fn check_answers(history: &History, calm: &Calm, findings: &mut Findings) {
+    let ends = guests::ends(history);
     for (index, op) in (0_u32..).zip(&history.ops) {
         let process = &history.processes[op.process as usize];
+        let has_ended =
+            op.guest > 0 && ends.get(&(op.process, op.guest)).is_some_and(|end| op.answered >= *end);
         if op.answer == Answer::None {
             // One that was killed cannot note an answer, and of one that ended on its own the crash is told.
             if process.killed.is_none() && process.ended.is_some() {
@@ -25,12 +28,16 @@ pub(super) fn check_answers(history: &History, calm: &Calm, findings: &mut Findi
             }
             continue;
         }
+        if has_ended && op.answer != Answer::Granted {
+            // Whatever it was told: the rules of such clients are in `guests.rs`.
+            continue;
+        }
         if op.answer == Answer::Unavailable && op.patience == Nanos::MAX {
             findings.add(Rule::Impatient, op.answered, &[index], || {
                 format!("{} waited for {:?} and got an error", history.who(op), history.name(op))
             });
         }
-        if op.answer == Answer::Failed && calm.covers(op.asked, op.answered) {
+        if matches!(op.answer, Answer::Failed | Answer::Closed) && calm.covers(op.asked, op.answered) {
             findings.add(Rule::Denied, op.answered, &[index], || {
                 format!("{} asked for {:?} and was denied it", history.who(op), history.name(op))
             });
@@ -108,6 +115,7 @@ pub(super) fn check_free(history: &History, calm: &Calm, ops: &[u32], findings: 
             continue;
         }
         let end = match op.released {
+            _ if op.kept > 0 => history.kept_end(op),
             Released::Freed => op.freed,
             // Its lease ends it, and a store may count a second one.
             Released::NotHeld | Released::Unknown => {

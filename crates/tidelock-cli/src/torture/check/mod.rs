@@ -10,18 +10,22 @@
 //! | `liveness.rs` | requests without an answer, locks that stay free while somebody waits |
 //! | `growth.rs` | what the store keeps of all that |
 //! | `tickets.rs` | holds that go on by a ticket |
+//! | `guests.rs` | clients that are shut down, outlive their runtimes, or have a wrong password |
+//! | `watchers.rs` | what those hear and see who watch locks |
 //! | `holders.rs` | what holders and their processes know: losses, hand-offs, claims that nobody wants |
 
 mod calm;
 mod exclusion;
 mod fence;
 mod growth;
+mod guests;
 mod holders;
 mod liveness;
 mod order;
 #[cfg(test)]
 mod tests;
 mod tickets;
+mod watchers;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -74,6 +78,16 @@ pub(super) enum Rule {
     Ticket,
     /// A claim stayed in the store though its process did not want it any more.
     Stray,
+    /// A client that was shut down, or whose runtime had ended, went on.
+    Closed,
+    /// A client with a wrong password was let in, or was not told that it is wrong.
+    LetIn,
+    /// The end of a claim was not told to its client, or told as it was not.
+    Untold,
+    /// A lock that was held was not in a list of those that are.
+    Unseen,
+    /// A watch of an election went back, or showed a leader whose term had ended.
+    Watch,
     /// A client ended, though nobody killed it.
     Crash,
     /// Something was left in the store.
@@ -102,6 +116,11 @@ impl fmt::Display for Rule {
             Self::TakenAway => "a lock was taken from its holder",
             Self::Ticket => "a ticket went on after its end",
             Self::Stray => "a claim was not given back",
+            Self::Closed => "a client went on after its end",
+            Self::LetIn => "a wrong password was not refused",
+            Self::Untold => "the end of a claim was not told as it was",
+            Self::Unseen => "a holder was not shown",
+            Self::Watch => "a watch showed a leader of the past",
             Self::Crash => "a client ended without being killed",
             Self::Leftover => "something was left in the store",
             Self::Growth => "the store grows with each request",
@@ -207,6 +226,8 @@ pub(super) fn check(history: &History) -> Findings {
     holders::check(history, &by_name, &mut findings);
     tickets::check(history, &mut findings);
     growth::check(history, &mut findings);
+    guests::check(history, calm, &mut findings);
+    watchers::check(history, calm, &by_name, &mut findings);
     for process in history.processes.iter().filter(|it| it.killed.is_none() && it.ended.is_none()) {
         findings.add(Rule::Crash, process.last_line, &[], || {
             format!("{} ended without a reason", label_of(process.client, process.generation))
@@ -238,7 +259,7 @@ fn count(history: &History, calm: &Calm) -> Counts {
             Answer::Refused => &mut counts.refused,
             Answer::TimedOut => &mut counts.timed_out,
             Answer::GaveUp => &mut counts.gave_up,
-            Answer::Failed | Answer::Unavailable => &mut counts.failed,
+            Answer::Failed | Answer::Unavailable | Answer::Closed => &mut counts.failed,
             Answer::None => &mut counts.killed_while_waiting,
         } += 1;
     }
@@ -263,8 +284,10 @@ fn count(history: &History, calm: &Calm) -> Counts {
 /// The end of the time in which a hold could rely on its lock.
 fn window_end(history: &History, op: &Op, broken: Option<Nanos>) -> Nanos {
     let process = &history.processes[op.process as usize];
-    let cuts = [Some(op.releasing), Some(op.lost), process.killed, broken];
-    cuts.into_iter().flatten().filter(|cut| *cut > 0).fold(op.until, Nanos::min)
+    // What is kept by its lease outlives its guard and its process.
+    let let_go = [Some(op.releasing), process.killed].map(|cut| cut.filter(|_| op.kept == 0));
+    let cuts = let_go.into_iter().chain([Some(op.lost), Some(op.closed), broken]);
+    cuts.flatten().filter(|cut| *cut > 0).fold(op.until, Nanos::min)
 }
 
 /// A hold in words: `client-3.1 (token 17)`.

@@ -82,7 +82,7 @@ fn end(op: &Op) -> Nanos {
     if op.answered == 0 {
         return Nanos::MAX;
     }
-    [op.answered, op.freed, op.lost].into_iter().fold(0, Nanos::max).max(
+    [op.answered, op.freed, op.lost, op.kept].into_iter().fold(0, Nanos::max).max(
         if op.is_granted() && op.freed == 0 {
             // Its end is not known: it was dropped, or its process was killed.
             op.until

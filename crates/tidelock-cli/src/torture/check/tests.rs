@@ -1,8 +1,10 @@
 //! Every rule finds a history that breaks it, and passes one that does not.
 
 mod forgetful;
+mod guests;
 mod lines;
 mod tickets;
+mod watchers;
 
 use super::{Rule, check};
 use crate::torture::{
@@ -68,7 +70,7 @@ impl Tale {
 
     /// The second client takes the holder of this token out.
     fn breaks(&mut self, at: Nanos, done: Option<Nanos>, token: u64) {
-        self.0.breaks.push(Break { process: 1, at, done, name: 0, token, holder: None });
+        self.0.breaks.push(Break { process: 1, at, done, name: 0, token, holder: None, guest: 0 });
     }
 
     /// The rules that are broken.
