@@ -1,6 +1,7 @@
 //! Every rule finds a history that breaks it, and passes one that does not.
 
 mod forgetful;
+mod growth;
 mod guests;
 mod lines;
 mod tickets;
@@ -434,28 +435,5 @@ fn a_client_that_ends_on_its_own_is_found() {
     tale.0.processes[3].ended = None;
     assert_eq!(tale.broken(), [Rule::Crash]);
     tale.0.processes[3].killed = Some(at(1));
-    assert_eq!(tale.broken(), []);
-}
-
-#[test]
-fn a_store_that_grows_with_each_request_is_found_and_one_that_keeps_marks_is_not() {
-    let mut tale = Tale::new();
-    for number in 0..1_000 {
-        tale.holds(0, number, 10 * number, 10 * number + 1, 10 * number + 2);
-    }
-    assert_eq!(tale.broken(), [], "nobody counted");
-    tale.0.counted = vec![(at(0), 5), (at(20_000), 5 + 1_000)];
-    assert_eq!(tale.broken(), [Rule::Growth]);
-    tale.0.counted[1].1 = 5 + 120;
-    assert_eq!(tale.broken(), []);
-    // One that could not be counted after the run says nothing.
-    tale.0.counted.truncate(1);
-    assert_eq!(tale.broken(), []);
-    // A request that nobody heard an answer to may leave a mark.
-    tale.0.counted = vec![(at(0), 5), (at(20_000), 5 + 200)];
-    assert_eq!(tale.broken(), [Rule::Growth]);
-    for op in &mut tale.0.ops[500..600] {
-        op.answer = Answer::Failed;
-    }
     assert_eq!(tale.broken(), []);
 }
