@@ -7,6 +7,8 @@ use crate::error::Error;
 /// How many hand-offs inside one process fit between two grants of the store.
 pub(crate) const HAND_OFFS: u32 = (1 << HAND_OFF_BITS) - 1;
 const HAND_OFF_BITS: u32 = 10;
+/// The largest epoch for which there is room.
+pub(crate) const LARGEST_EPOCH: u64 = u64::MAX >> HAND_OFF_BITS;
 
 /// A number that is larger for every later holder of the same lock.
 ///

@@ -15,6 +15,7 @@ use super::{
     codec::hash,
     fault::{Point, strike_at},
 };
+use crate::model::token::LARGEST_EPOCH;
 
 /// Buckets of a shard; a power of two.
 pub(super) const BUCKETS: u64 = 1024;
@@ -92,7 +93,7 @@ impl Bucket {
             capacity: lens as u32,
             len: (lens >> 32) as usize,
         };
-        if found.sequence == 0 || found.len > LARGEST {
+        if found.sequence == 0 || found.floor >= LARGEST_EPOCH || found.len > LARGEST {
             return Ok(None);
         }
         let payload = if found.len <= INLINE {

@@ -25,6 +25,7 @@ use crate::{
     model::line::{Line, Part, PartHold},
     model::name::Name,
     model::owner::Owner,
+    model::token::LARGEST_EPOCH,
 };
 
 /// A hash that is the same in every process and version: for places in files and for checksums.
@@ -82,6 +83,11 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    /// An epoch that another one can follow.
+    fn epoch(&mut self) -> Option<u64> {
+        self.u64().filter(|epoch| *epoch < LARGEST_EPOCH)
+    }
+
     fn text(&mut self, len: usize) -> Option<&'a str> {
         std::str::from_utf8(self.take(len)?).ok()
     }
@@ -114,7 +120,7 @@ pub(super) struct Record<'a> {
 impl Record<'_> {
     /// The epoch of the latest grant.
     pub(super) fn last_epoch(&self) -> Option<u64> {
-        Reader(self.line).u64()
+        Reader(self.line).epoch()
     }
 
     /// Whether this claim is the only one in line. Found without taking the line apart.
@@ -136,7 +142,7 @@ impl Record<'_> {
     /// The line of this name.
     pub(super) fn read_line(&self, name: &Name) -> Option<Line> {
         let mut reader = Reader(self.line);
-        let last_epoch = reader.u64()?;
+        let last_epoch = reader.epoch()?;
         let claims = reader.u32()?;
         let mut parts = Vec::with_capacity((claims as usize).min(self.line.len() / 64));
         for _ in 0..claims {
@@ -165,7 +171,7 @@ fn read_part(reader: &mut Reader<'_>, name: &Name) -> Option<Part> {
     let ttl = Duration::from_nanos(reader.u64()?);
     let since = Moment::from_nanos(reader.u64()?);
     let lapses = Moment::from_nanos(reader.u64()?);
-    let (holds, epoch, held_since) = (reader.u8()?, reader.u64()?, Moment::from_nanos(reader.u64()?));
+    let (holds, epoch, held_since) = (reader.u8()?, reader.epoch()?, Moment::from_nanos(reader.u64()?));
     let hold = (holds > 0).then_some(PartHold { epoch, since: held_since, rides: holds == 2 });
     let owner = reader.u8()? as usize;
     let owner = reader.text(owner)?;

@@ -48,3 +48,22 @@ fn lines(payload: &[u8]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{line::Line, name::Name, token::LARGEST_EPOCH};
+
+    /// Found by `cargo xtask fuzz`: one more than the largest number is no number.
+    #[test]
+    fn a_record_whose_epoch_no_other_can_follow_is_damaged() {
+        let name = Name::new("a").unwrap();
+        for (epoch, is_read) in [(LARGEST_EPOCH - 1, true), (LARGEST_EPOCH, false), (u64::MAX, false)] {
+            let mut payload = Vec::new();
+            codec::write_record(&mut payload, &name, &Line::from_parts(epoch, []));
+            let record = codec::records(&payload).next().unwrap();
+            assert_eq!(record.last_epoch().is_some(), is_read, "{epoch}");
+            assert_eq!(record.read_line(&name).is_some(), is_read, "{epoch}");
+        }
+    }
+}

@@ -136,7 +136,8 @@ struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn of(record: &Record<'a>, now: Moment) -> Option<Self> {
-        let (last_epoch, rest) = record.line.split_first_chunk()?;
+        let last_epoch = record.last_epoch()?;
+        let (_, rest) = record.line.split_at_checked(8)?;
         let (count, bytes) = rest.split_first_chunk()?;
         debug_assert_eq!(record.line.len() - bytes.len(), HEAD);
         let count = u32::from_le_bytes(*count) as usize;
@@ -151,7 +152,7 @@ impl<'a> Pieces<'a> {
             rest = more;
         }
         // Else more of labels follows.
-        rest.is_empty().then_some(Self { last_epoch: u64::from_le_bytes(*last_epoch), claims, bytes })
+        rest.is_empty().then_some(Self { last_epoch, claims, bytes })
     }
 }
 

@@ -401,6 +401,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_whose_epoch_no_other_can_follow_is_damaged() {
+        let folder = Folder::new();
+        let shard = Shard::new(&folder.0, 3);
+        put(&shard, 1, b"claims", u64::MAX);
+        assert_eq!(shard.peek(7, &Booted(1)).unwrap(), None);
+    }
+
+    #[test]
     fn payloads_of_every_size_are_read_as_they_were_written() {
         let folder = Folder::new();
         let shard = Shard::new(&folder.0, 3);
