@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{
     Findings, Rule,
     calm::{HARMLESS, LIGHT, Undisturbed},
-    epoch, hold, millis,
+    epoch, guests, hold, millis,
 };
 use crate::torture::{
     history::{Break, History, Op, Released},
@@ -54,7 +54,12 @@ pub(super) fn check(history: &History, by_name: &[Vec<u32>], findings: &mut Find
             }
         }
     }
+    let ends = guests::ends(history);
     for (index, op) in (0_u32..).zip(&history.ops).filter(|(_, op)| op.taken_away > 0) {
+        // A client that is shut down gives back what it is granted at this moment: the guard was never of use.
+        if ends.get(&(op.process, op.guest)).is_some_and(|end| op.taken_away >= *end) {
+            continue;
+        }
         findings.add(Rule::TakenAway, op.taken_away, &[index], || {
             format!(
                 "{} held {:?}, which was released by nobody's wish",

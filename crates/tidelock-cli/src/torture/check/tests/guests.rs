@@ -79,6 +79,16 @@ fn a_client_that_was_shut_down_is_granted_nothing_and_holds_nothing() {
 }
 
 #[test]
+fn a_client_that_is_shut_down_may_give_back_what_it_was_just_granted() {
+    let mut tale = Tale::new();
+    let held = tale.holds(0, 1, 0, 510, 511);
+    (tale.0.ops[held].guest, tale.0.ops[held].taken_away) = (1, at(511));
+    assert_eq!(tale.broken(), [Rule::TakenAway]);
+    tale.closes(500, false);
+    assert_eq!(tale.broken(), []);
+}
+
+#[test]
 fn a_hold_that_a_shutdown_cuts_off_excludes_nobody_after_its_grace() {
     let mut tale = Tale::new();
     let held = tale.holds(0, 1, 0, 1, 2_000);
