@@ -155,6 +155,38 @@ pub(crate) const LIST: &[Mutant] = &[
         "        self.tell_release(claim);\n        let leave",
         "        if crate::mutant::is(\"TicketReleasesNothing\") {\n            return Ok(());\n        }\n        self.tell_release(claim);\n        let leave"
     ),
+    code!(
+        "ShortestTimeIgnored",
+        "file",
+        "a lock with a shortest time is given back at once",
+        "engine/detach.rs",
+        "            while self.clock.now() < until {",
+        "            while self.clock.now() < until && !crate::mutant::is(\"ShortestTimeIgnored\") {"
+    ),
+    code!(
+        "EndingsUntold",
+        "file",
+        "nobody is told how a claim ended",
+        "engine/endings.rs",
+        ".filter(|told| told.receiver_count() > 0)",
+        ".filter(|told| told.receiver_count() > 0 && !crate::mutant::is(\"EndingsUntold\"))"
+    ),
+    code!(
+        "ShutdownKeepsHolds",
+        "file",
+        "a shutdown takes nobody's lock away",
+        "engine/shutdown.rs",
+        "            self.lost(leased, LossReason::Closed);",
+        "            if crate::mutant::is(\"ShutdownKeepsHolds\") { continue; }\n            self.lost(leased, LossReason::Closed);"
+    ),
+    code!(
+        "ClosedGrants",
+        "file",
+        "a client that was shut down takes locks",
+        "engine/acquire.rs",
+        "        if self.is_closed() {",
+        "        if self.is_closed() && !crate::mutant::is(\"ClosedGrants\") {"
+    ),
     text!(
         "RedisLeaveWithoutId",
         "redis",
