@@ -238,7 +238,7 @@ impl Epochs {
     async fn look(&self, connection: u64) -> Result<Found, Missed> {
         // First the entries, then the revisions: what is written must not be more than is true.
         let first = self.status(connection).await?;
-        let read = RangeRequest { key: self.key.clone(), range_end: Vec::new() };
+        let read = RangeRequest::one(self.key.clone());
         let answer = self.link.ask_on(connection, read).await?.answer;
         let (header, kv) = (answer.header, answer.kvs.into_iter().next());
         let mut found = Found { last: first.clone(), first, header, kv };

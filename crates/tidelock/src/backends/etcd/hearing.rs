@@ -88,7 +88,7 @@ impl EtcdStore {
         }
         let asked = self.clock.now();
         let before = self.epochs.before();
-        let read = RangeRequest { key: self.space.nothing(), range_end: Vec::new() };
+        let read = RangeRequest::one(self.space.nothing());
         let at = revision(self.link.ask(read).await?.answer.header.as_ref());
         if self.epochs.saw(before, at) {
             // Revisions went back: what was heard is of another life of the cluster.

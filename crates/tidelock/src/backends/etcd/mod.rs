@@ -39,6 +39,7 @@
 // | `enter`, `renew`, `leave` | the verbs that need more than a question |
 // | `strays` | claims that copies of questions put back into line, and taking them out |
 // | `hearing` | whether everything was heard that happened to many holds, without reading their keys |
+// | `unmoved` | claims that wait as they did, without reading their lines |
 // | `settle` | how a claim in line stands, and riding on a hold of the same owner |
 // | `view` | lines as they are read, for the verbs and for people |
 // | `backend` | connecting, and what the store can do |
@@ -70,6 +71,7 @@ mod settings;
 mod settle;
 mod store;
 mod strays;
+mod unmoved;
 mod view;
 mod wake;
 

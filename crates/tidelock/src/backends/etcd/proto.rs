@@ -68,6 +68,11 @@ pub(super) struct RangeRequest {
     pub(super) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(super) range_end: Vec<u8>,
+    #[prost(bool, tag = "8")]
+    pub(super) keys_only: bool,
+    /// Only keys that were not created later; all if it is zero.
+    #[prost(int64, tag = "13")]
+    pub(super) max_create_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -355,10 +360,38 @@ impl TxnRequest {
     }
 }
 
+impl RangeRequest {
+    /// Reads the keys from `key` up to `range_end`, or the one key if that is empty.
+    pub(super) fn of(key: Vec<u8>, range_end: Vec<u8>) -> Self {
+        Self { key, range_end, ..Self::default() }
+    }
+
+    /// Reads one key.
+    pub(super) fn one(key: Vec<u8>) -> Self {
+        Self::of(key, Vec::new())
+    }
+
+    /// Without values.
+    pub(super) fn keys(self) -> Self {
+        Self { keys_only: true, ..self }
+    }
+
+    /// Only what was created up to this revision.
+    pub(super) fn created_until(self, revision: i64) -> Self {
+        Self { max_create_revision: revision, ..self }
+    }
+}
+
+impl From<RangeRequest> for RequestOp {
+    fn from(range: RangeRequest) -> Self {
+        Self { range: Some(range), ..Self::default() }
+    }
+}
+
 impl RequestOp {
     /// Reads the keys from `key` up to `range_end`, or the one key if that is empty.
     pub(super) fn range(key: Vec<u8>, range_end: Vec<u8>) -> Self {
-        Self { range: Some(RangeRequest { key, range_end }), ..Self::default() }
+        RangeRequest::of(key, range_end).into()
     }
 
     /// Writes a key that ends with a lease.

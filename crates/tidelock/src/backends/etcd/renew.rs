@@ -1,4 +1,4 @@
-//! Renewing claims: first their leases, then a look at their lines, or at what was heard of very many of them.
+//! Renewing claims: first their leases, then a look at their lines, or at as much of them as will do.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -41,9 +41,10 @@ impl EtcdStore {
             Ok(is_kept.then_some(lease))
         }));
         let kept = kept.await.into_iter().collect::<Result<Vec<_>, Failure>>()?;
-        let heard = self.hear_of(claims).await?;
-        let unheard = claims.iter().zip(&heard).filter(|(_, heard)| heard.is_none());
-        let mut names: Vec<_> = unheard.map(|(claim, _)| &claim.name).collect();
+        let mut confirmed = self.hear_of(claims).await?;
+        self.look_for_unmoved(claims, &mut confirmed).await?;
+        let unknown = claims.iter().zip(&confirmed).filter(|(_, confirmed)| confirmed.is_none());
+        let mut names: Vec<_> = unknown.map(|(claim, _)| &claim.name).collect();
         names.sort();
         names.dedup();
         let before = self.epochs.before();
@@ -63,8 +64,8 @@ impl EtcdStore {
             })
             .collect();
         let mut standings = Vec::with_capacity(claims.len());
-        for (claim, heard) in claims.iter().zip(heard) {
-            if let Some((standing, lease)) = heard {
+        for (claim, confirmed) in claims.iter().zip(confirmed) {
+            if let Some((standing, lease)) = confirmed {
                 standings.push(if kept.contains(&Some(lease)) { standing } else { Standing::Gone });
                 continue;
             }

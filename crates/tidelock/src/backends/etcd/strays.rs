@@ -82,7 +82,7 @@ impl EtcdStore {
         if self.claims().knows(&name, &key, None) {
             return Ok(());
         }
-        let kvs = self.link.ask(RangeRequest { key, range_end: Vec::new() }).await?.answer.kvs;
+        let kvs = self.link.ask(RangeRequest::one(key)).await?.answer.kvs;
         for found in self.space.contenders(&name, kvs) {
             // After it was read: the key may be used for another claim by now.
             let is_known = self.claims().knows(&name, &found.key, Some(found.id));

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How many lines one transaction reads; a server takes 128 operations unless it was told otherwise.
-const LINES: usize = 100;
+pub(super) const LINES: usize = 100;
 
 /// A line as it was read, and at which revision.
 pub(super) type Reading = (Vec<Contender>, i64);
@@ -27,7 +27,7 @@ impl EtcdStore {
     /// Reads one line.
     pub(super) async fn read_line(&self, name: &Name) -> Result<Reading, Failure> {
         let (key, range_end) = self.space.range(name);
-        let answer = self.link.ask(RangeRequest { key, range_end }).await?.answer;
+        let answer = self.link.ask(RangeRequest::of(key, range_end)).await?.answer;
         let at = revision(answer.header.as_ref());
         self.epochs.saw(0, at);
         Ok((self.space.contenders(name, answer.kvs), at))
@@ -87,7 +87,7 @@ impl EtcdStore {
 
     async fn read_all(&self) -> Result<Vec<(Name, Vec<Contender>)>, Failure> {
         let (key, range_end) = self.space.all();
-        let answer = self.link.ask(RangeRequest { key, range_end }).await?.answer;
+        let answer = self.link.ask(RangeRequest::of(key, range_end)).await?.answer;
         let mut lines: HashMap<Name, Vec<KeyValue>> = HashMap::new();
         // What has no lease is something else that is kept there.
         for kv in answer.kvs.into_iter().filter(|kv| kv.lease != 0) {

@@ -201,7 +201,7 @@ async fn try_read_again(store: &EtcdStore, name: &Name) -> Result<bool, Failure>
 /// lease may have ended; asking says so.
 async fn tell_why(store: Arc<EtcdStore>, name: Name, id: ClaimId) {
     let key = store.space.reason(id);
-    let read = RangeRequest { key: key.clone(), range_end: Vec::new() };
+    let read = RangeRequest::one(key.clone());
     let reason = match store.link.ask(read).await {
         Ok(answered) => answered.answer.kvs.into_iter().next().map(|kv| kv.value),
         Err(_) => None,

@@ -6,6 +6,7 @@
 //! | `mod` | a claim from the first question until it is forgotten |
 //! | `few` | the claims of a line, of which there is nearly always one |
 //! | `standing` | how a claim stands, after its line was read |
+//! | `unmoved` | whether a claim waits as it did, without its line |
 //! | `watches` | which lines and keys are watched |
 //! | `covered` | which holds the stream of watches would have told the end of |
 //! | `heard` | what follows from what the stream of watches says |
@@ -25,6 +26,7 @@ mod heard;
 mod standing;
 #[cfg(test)]
 mod tests;
+mod unmoved;
 mod upkeep;
 mod watches;
 

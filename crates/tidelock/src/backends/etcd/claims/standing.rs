@@ -150,6 +150,6 @@ pub(super) fn grant(claim: &Claim, epoch: i64, waiting: u32) -> Grant {
 }
 
 /// What is ahead is watched, so the claim need not be told when to look again.
-fn waits(ahead: usize) -> Standing {
+pub(super) fn waits(ahead: usize) -> Standing {
     Standing::Waiting(Place { ahead: count(ahead), lapse_in: None })
 }

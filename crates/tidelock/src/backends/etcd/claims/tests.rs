@@ -298,3 +298,76 @@ fn only_progress_of_all_watches_counts() {
         assert_eq!(*client.claims.progress().borrow(), Progress::default());
     }
 }
+
+/// What a server finds of the keys of a line.
+fn found(line: &[Contender]) -> Vec<KeyValue> {
+    let found = line.iter().map(|claim| KeyValue {
+        key: claim.key.clone(),
+        create_revision: claim.created,
+        lease: claim.lease,
+        ..KeyValue::default()
+    });
+    found.collect()
+}
+
+/// A client that waits since revision 3 behind two others.
+fn waiter(ahead: Share, owner: Option<&str>) -> (Client, Arc<Claim>, Vec<Contender>) {
+    let mut client = Client::new();
+    let mine = claim(1, 1, Share::Exclusive, None);
+    let mut line = vec![other(1, ahead, owner), other(2, ahead, None)];
+    assert_eq!(client.enter(&mine, &mut line, 3, 3), waiting(2));
+    client.watches(1, 3);
+    (client, mine, line)
+}
+
+#[test]
+fn a_claim_waits_as_it_did_while_its_key_and_all_ahead_are_there() {
+    let (mut client, mine, line) = waiter(Share::Shared, None);
+    assert!(client.claims.unmoved_if(&mine).is_some());
+    let mut seen = found(&line);
+    // Those behind make no difference.
+    seen.extend(found(&[other(4, Share::Exclusive, None)]));
+    assert_eq!(client.claims.unmoved(&mine, &seen, 9), Some((waiting(2), 1)));
+    for missing in 0..line.len() {
+        let mut seen = found(&line);
+        seen.remove(missing);
+        assert_eq!(client.claims.unmoved(&mine, &seen, 9), None);
+        // A key that was used again is another claim.
+        let mut seen = found(&line);
+        seen[missing].create_revision = 8;
+        assert_eq!(client.claims.unmoved(&mine, &seen, 9), None);
+    }
+}
+
+#[test]
+fn a_claim_that_moved_on_while_it_was_asked_about_is_ahead_of_what_was_read() {
+    let (mut client, mine, line) = waiter(Share::Shared, None);
+    let seen = found(&line);
+    client.hears(1, &line[0], 12);
+    assert_eq!(client.claims.unmoved(&mine, &seen, 9), Some((waiting(1), 1)));
+    client.hears(1, &line[1], 13);
+    // It holds, which only a reading of its line confirms.
+    assert_eq!(client.claims.unmoved(&mine, &seen, 9), None);
+    assert_eq!(client.claims.unmoved_if(&mine), None);
+}
+
+#[test]
+fn where_there_are_owners_ahead_the_line_is_read() {
+    let (mut client, mine, line) = waiter(Share::Shared, Some("o"));
+    assert_eq!(client.claims.unmoved_if(&mine), None);
+    assert_eq!(client.claims.unmoved(&mine, &found(&line), 9), None);
+}
+
+#[test]
+fn of_a_long_line_keys_are_read_together_and_of_a_very_long_one_all_is_read() {
+    let behind = |ahead: i64| {
+        let (mut client, mine) = (Client::new(), claim(1, 1, Share::Exclusive, None));
+        let mut line: Vec<_> = (1..=ahead).map(|n| other(n, Share::Exclusive, None)).collect();
+        client.enter(&mine, &mut line, ahead + 1, ahead + 1);
+        client.claims.unmoved_if(&mine)
+    };
+    assert_eq!(behind(1).unwrap().len(), 2);
+    let together = behind(10).unwrap();
+    assert_eq!((together.len(), together[0].keys_only, together[0].max_create_revision), (1, true, 11));
+    assert_eq!(behind(100), None);
+}

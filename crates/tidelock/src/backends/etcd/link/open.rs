@@ -90,7 +90,7 @@ impl Link {
             }
         }
         // A member without a leader does not answer this, and is not waited for.
-        let base = RangeRequest { key: self.base.clone(), range_end: Vec::new() };
+        let base = RangeRequest::one(self.base.clone());
         let base = tokio::time::timeout(READ, live.clone().ask(base));
         let (status, base) = join(live.clone().ask(StatusRequest {}), base).await;
         let fitness = match status {
