@@ -1,18 +1,14 @@
 //! A claim of this client and its lease: shared by the keeper, the local line and the guards.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering, fence},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32},
     time::Duration,
 };
 
-use tokio::sync::Notify;
-
 use super::{
     lease::{Due, Lease, State},
-    schedule::{Schedule, Scheduled, Spot, When},
+    rare::Rare,
+    schedule::{KeptSpot, Schedule, Scheduled, Spot, When},
 };
 use crate::{
     backend::{Claim, Failure, Grant, Place},
@@ -20,8 +16,8 @@ use crate::{
     error::LossReason,
 };
 
-/// How much earlier a claim in line may be asked about, if others of its client are asked about then. Once they went
-/// together they stay together: all pauses but the longest are multiples of the first one's.
+/// How much earlier a claim in line may be asked about, if others of its client are. Once they went together they stay
+/// together: all pauses but the longest are multiples of the first one's.
 const RIDE: Duration = Duration::from_secs(1);
 
 /// A claim in line or holding, as this client knows it.
@@ -35,8 +31,6 @@ pub(crate) struct LeasedClaim {
     cell: Mutex<Cell>,
     /// Its place among the young claims; the schedule's own.
     young_slot: AtomicU32,
-    /// Told when it is lost or a guard is released. Made for the first that listens: of most claims nobody does.
-    changed: OnceLock<Box<Notify>>,
 }
 
 #[derive(Debug)]
@@ -44,32 +38,12 @@ struct Cell {
     lease: Lease,
     /// The grant, once it is known.
     held: Option<Known>,
-    /// Whether it is left by more than the release of its guard, so that either may find it gone.
-    left_twice: bool,
     /// When to ask how the claim stands, before the lease needs it.
     ask_at: Option<Moment>,
-    /// Something moved while a question was under way: its answer may be older, so it is worth asking again.
-    moved: bool,
     /// What most claims never have. A process may hold very many of them.
     rare: Option<Box<Rare>>,
     /// Where the keeper has it.
-    spot: Spot,
-}
-
-#[derive(Debug, Default)]
-struct Rare {
-    /// The reason given for its eviction.
-    evicted_for: Option<Arc<str>>,
-    /// Why the store did not answer the last question, and whether it failed several times.
-    trouble: Option<(Failure, bool)>,
-    /// The number of its grant that other programs compare.
-    foreign: Option<u64>,
-}
-
-impl Rare {
-    fn is_empty(&self) -> bool {
-        self.evicted_for.is_none() && self.trouble.is_none() && self.foreign.is_none()
-    }
+    spot: KeptSpot,
 }
 
 /// A grant, in less room, and when it became known. Its ttl is that of the lease.
@@ -94,16 +68,7 @@ impl LeasedClaim {
             claim: Arc::new(claim),
             cohort,
             auto_renew,
-            cell: Mutex::new(Cell {
-                lease,
-                held: None,
-                left_twice: false,
-                ask_at: None,
-                moved: false,
-                rare: None,
-                spot: Spot::Nowhere,
-            }),
-            changed: OnceLock::new(),
+            cell: Mutex::new(Cell { lease, held: None, ask_at: None, rare: None, spot: KeptSpot::default() }),
             young_slot: AtomicU32::new(0),
         })
     }
@@ -149,12 +114,12 @@ impl LeasedClaim {
 
     /// Another leave is about to be sent while the release of its guard is under way.
     pub(super) fn note_second_leave(&self) {
-        self.cell().left_twice = true;
+        self.cell().rare.get_or_insert_default().left_twice = true;
     }
 
     /// Whether the release of its guard may find that a leave of this client was faster.
     pub(super) fn is_left_twice(&self) -> bool {
-        self.cell().left_twice
+        self.cell().rare.as_ref().is_some_and(|rare| rare.left_twice)
     }
 
     /// The reason given for its eviction, if it was evicted.
@@ -195,9 +160,8 @@ impl LeasedClaim {
         released: impl Fn() -> bool,
         now: impl Fn() -> Moment,
     ) -> Option<LossReason> {
-        let changed = self.changed.get_or_init(Box::default);
-        // Either this is seen by those who tell, or what they did before is seen here.
-        fence(Ordering::SeqCst);
+        // Under the lock: either this is seen by those who tell, or what they did before is seen here.
+        let changed = Arc::clone(self.cell().rare.get_or_insert_default().changed.get_or_insert_default());
         loop {
             // Listen before looking, or the signal could fall between.
             let told = changed.notified();
@@ -213,8 +177,8 @@ impl LeasedClaim {
 
     /// Lets those who wait for a loss look again.
     pub(super) fn tell(&self) {
-        fence(Ordering::SeqCst);
-        if let Some(changed) = self.changed.get() {
+        let changed = self.cell().rare.as_ref().and_then(|rare| rare.changed.clone());
+        if let Some(changed) = changed {
             changed.notify_waiters();
         }
     }
@@ -296,14 +260,16 @@ impl LeasedClaim {
 
     /// Asking will be worth it once the enter is answered.
     pub(super) fn ask_once_entered(&self) {
-        self.cell().moved = true;
+        self.cell().has_moved();
     }
 
     /// Somebody thinks that asking is worth it: at once, or as soon as the question that is under way is answered.
     pub(super) fn ask_now(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
         cell.ask_at = Some(now);
-        cell.moved |= cell.lease.is_asking();
+        if cell.lease.is_asking() {
+            cell.has_moved();
+        }
         self.reschedule(&mut cell, now, schedule);
     }
 
@@ -343,8 +309,8 @@ impl LeasedClaim {
     /// The keeper moves it from the young claims to where its lease says.
     pub(super) fn grow_up(self: &Arc<Self>, now: Moment, schedule: &Schedule<Self>) {
         let mut cell = self.cell();
-        if cell.spot == Spot::Young {
-            cell.spot = Spot::Taken;
+        if cell.spot.get() == Spot::Young {
+            cell.spot.set(Spot::Taken);
             self.reschedule(&mut cell, now, schedule);
         }
     }
@@ -352,10 +318,10 @@ impl LeasedClaim {
     /// The keeper's look at a claim that it took out of its schedule under `key`.
     pub(super) fn look(self: &Arc<Self>, key: Moment, now: Moment, schedule: &Schedule<Self>) -> Look {
         let mut cell = self.cell();
-        if cell.spot != Spot::At(key) {
+        if cell.spot.get() != Spot::At(key) {
             return Look::Later;
         }
-        cell.spot = Spot::Taken;
+        cell.spot.set(Spot::Taken);
         let asked_for = cell.asks().is_some_and(|asks| now >= asks.early);
         let due = cell.lease.due(now, self.jitter());
         match due {
@@ -368,7 +334,7 @@ impl LeasedClaim {
             }
             Due::Renew | Due::Nothing { .. } => {
                 cell.ask_at = None;
-                cell.moved = false;
+                cell.take_moved(now);
                 cell.lease.asking();
                 self.reschedule(&mut cell, now, schedule);
                 Look::Renew
@@ -406,9 +372,16 @@ impl Cell {
         Some((Grant { foreign, ..Grant::new(epoch, self.lease.ttl(), waiting) }, since))
     }
 
+    fn has_moved(&mut self) {
+        self.rare.get_or_insert_default().moved = true;
+    }
+
     /// When to ask again because something moved while a question was under way.
     fn take_moved(&mut self, now: Moment) -> Option<Moment> {
-        std::mem::take(&mut self.moved).then_some(now)
+        let rare = self.rare.as_mut()?;
+        let moved = std::mem::take(&mut rare.moved);
+        self.rare.take_if(|rare| rare.is_empty());
+        moved.then_some(now)
     }
 
     fn trouble(&self) -> Option<&(Failure, bool)> {

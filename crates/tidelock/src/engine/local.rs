@@ -16,7 +16,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{held::Held, leased::LeasedClaim, request::Request, schedule::Schedule};
+use super::{cohorts::Cohorts, held::Held, leased::LeasedClaim, request::Request, schedule::Schedule};
 use crate::{
     backend::{Ask, ClaimId, Grant, Share},
     clock::Moment,
@@ -64,7 +64,7 @@ impl Table {
 /// The cohorts of one name, by id: in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct LocalLine {
-    pub(super) cohorts: VecDeque<Cohort>,
+    pub(super) cohorts: Cohorts,
 }
 
 impl LocalLine {
@@ -73,29 +73,25 @@ impl LocalLine {
     }
 
     pub(super) fn push(&mut self, cohort: Cohort) {
-        if self.cohorts.capacity() == 0 {
-            // Nearly every name has one cohort: do not make room for four.
-            self.cohorts = VecDeque::with_capacity(1);
-        }
-        self.cohorts.push_back(cohort);
+        self.cohorts.push(cohort);
     }
 
     pub(super) fn position(&self, cohort: u64) -> Option<usize> {
-        // Nearly every name has one cohort.
-        if self.cohorts.front().is_some_and(|first| first.id == cohort) {
-            return Some(0);
-        }
-        self.cohorts.binary_search_by_key(&cohort, |cohort| cohort.id).ok()
+        self.cohorts.position(cohort)
     }
 
     /// The cohort that a claim stands for now, if any.
     pub(super) fn cohort_of(&mut self, leased: &LeasedClaim) -> Option<&mut Cohort> {
         let index = self.index_of(leased)?;
-        Some(&mut self.cohorts[index])
+        self.cohorts.get_mut(index)
     }
 
     pub(super) fn index_of(&self, leased: &LeasedClaim) -> Option<usize> {
-        self.position(leased.cohort).filter(|index| self.cohorts[*index].leased.claim.id == leased.claim.id)
+        self.position(leased.cohort).filter(|index| self.is_at(*index, leased.claim.id))
+    }
+
+    fn is_at(&self, index: usize, id: ClaimId) -> bool {
+        self.cohorts.get(index).is_some_and(|cohort| cohort.leased.claim.id == id)
     }
 
     /// The cohort that a claim id stands for now, if any.
@@ -103,9 +99,9 @@ impl LocalLine {
         // A cohort's first claim has the cohort's number; later ones are looked for.
         let index = self
             .position(id.serial())
-            .filter(|index| self.cohorts[*index].leased.claim.id == id)
+            .filter(|index| self.is_at(*index, id))
             .or_else(|| self.cohorts.iter().position(|cohort| cohort.leased.claim.id == id))?;
-        Some(&mut self.cohorts[index])
+        self.cohorts.get_mut(index)
     }
 
     /// The cohort that a request may join or stand behind.
@@ -117,7 +113,7 @@ impl LocalLine {
                 claim.owner.as_ref() == request.owner && cohort.holds() && claim.share.covers(request.share)
             });
             if let Some(index) = holding {
-                return Some(&mut self.cohorts[index]);
+                return self.cohorts.get_mut(index);
             }
         }
         if stands_alone(request) {

@@ -32,6 +32,7 @@
 mod acquire;
 mod answer;
 pub(crate) mod backoff;
+mod cohorts;
 mod detach;
 mod endings;
 mod ends;
@@ -44,6 +45,7 @@ mod leased;
 mod listen;
 mod local;
 mod loss;
+mod rare;
 mod release;
 mod request;
 mod retry;
