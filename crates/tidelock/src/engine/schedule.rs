@@ -20,6 +20,10 @@ use crate::clock::{Alarm, Moment};
 /// How far ahead the keeper looks for claims that may ride along in a batch.
 const LOOK_AHEAD: Duration = Duration::from_millis(2_500);
 
+/// How many of them ride along at most. A batch needs room for its questions and answers, and of very many claims some are
+/// due all the time.
+const RIDERS: usize = 512;
+
 /// How long claims may be young.
 const YOUTH: Duration = Duration::from_millis(250);
 
@@ -235,7 +239,7 @@ impl<T: Scheduled> Schedule<T> {
             return taken;
         }
         let near = inner.ordered.iter().take_while(|(entry, _)| entry.late <= now + LOOK_AHEAD);
-        let riders = near.filter(|(_, early)| **early <= now);
+        let riders = near.filter(|(_, early)| **early <= now).take(RIDERS);
         let riders: Vec<_> = riders.map(|(entry, _)| Entry::new(entry.late, &entry.leased)).collect();
         for rider in riders {
             inner.ordered.remove(&rider);
@@ -308,6 +312,19 @@ mod tests {
             assert_eq!(spot.get(), Spot::At(at(ms)));
         }
         schedule
+    }
+
+    #[test]
+    fn all_that_are_due_are_taken_and_only_some_ride_along() {
+        let many = RIDERS as u64 * 2;
+        let schedule = scheduled((0..many).map(|_| 10).chain((0..many).map(|_| 20)));
+        assert!(schedule.take_due(at(9)).is_empty());
+        let taken = schedule.take_due(at(10));
+        assert_eq!(taken.len(), 3 * RIDERS);
+        assert!(taken[..2 * RIDERS].iter().all(|(key, _)| *key == at(10)));
+        // The others are taken when they are due.
+        assert_eq!(schedule.take_due(at(20)).len(), RIDERS);
+        assert!(schedule.take_due(at(1_000_000)).is_empty());
     }
 
     #[test]
