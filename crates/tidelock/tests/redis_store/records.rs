@@ -24,6 +24,8 @@ trials! {
     what_is_no_string_is_left_alone_by_every_verb,
     renewals_in_a_short_queue_keep_its_key_for_long_enough_and_seldom_change_more_than_a_time,
     those_who_are_renewed_in_a_short_queue_stay_and_the_others_lapse,
+    a_long_queue_is_handed_over_in_order_with_and_without_the_right_to_read_parts_of_it,
+    a_long_queue_that_does_not_end_where_it_says_is_refused,
 }
 
 const EPOCH: u64 = 7_000_000_000_000_005;
@@ -353,4 +355,81 @@ async fn those_who_are_renewed_in_a_short_queue_stay_and_the_others_lapse() {
         }
     }
     assert_eq!(client.renew(&claims[2..3]).await.unwrap(), [Standing::Gone]);
+}
+
+async fn a_long_queue_is_handed_over_in_order_with_and_without_the_right_to_read_parts_of_it() {
+    const MANY: usize = 100;
+    for rights in ["+getrange", "-getrange"] {
+        let server = Redis::new().start().unwrap();
+        server.command(&["ACL", "SETUSER", "default", rights]).unwrap();
+        let (place, own) = (Place::at(&server), ClientId::random());
+        let client = RedisBackend::connect(RedisConfig::from_url(&place.url()).unwrap(), own).await.unwrap();
+        let name = Name::new("a queue").unwrap();
+        let claim = |number: usize| {
+            let id = ClaimId::new(own, number as u64 + 1);
+            // Some are longer than what is read of those who are next.
+            let label = "x".repeat(if number % 7 == 3 { 700 } else { 20 });
+            let claim = Claim::new(id, name.clone(), Share::Exclusive, Duration::from_secs(30));
+            Arc::new(claim.label(label.as_str()))
+        };
+        let mut claims: Vec<_> = (0..MANY).map(claim).collect();
+        for (ahead, claim) in claims.iter().enumerate() {
+            match client.enter(claim, Ask::Queue).await.unwrap() {
+                Entered::Held(_) => assert_eq!(ahead, 0),
+                Entered::Waiting(place) => assert_eq!(place.ahead as usize, ahead),
+                other => panic!("{other:?}"),
+            }
+        }
+        // One that is asked for again keeps its place, and is not in line twice.
+        let again = client.enter(&claims[70], Ask::Queue).await.unwrap();
+        assert!(matches!(again, Entered::Waiting(place) if place.ahead == 70), "{again:?}");
+        for expected in [Left::Removed, Left::Absent] {
+            assert_eq!(client.leave(&name, claims[70].id, Leave::Done).await.unwrap(), expected, "{rights}");
+        }
+        claims.remove(70);
+        let (mut last, mut left) = (0, claims.len());
+        for (number, claim) in claims.iter().enumerate() {
+            left -= 1;
+            let standing = client.renew(std::slice::from_ref(claim)).await.unwrap()[0].clone();
+            let Standing::Held(grant) = standing else { panic!("{rights}, {number}: {standing:?}") };
+            assert!(grant.epoch > last && grant.waiting as usize == left, "{rights}, {number}: {grant:?}");
+            last = grant.epoch;
+            if left > 0 && number % 9 == 0 {
+                let standing = client.renew(&claims[claims.len() - 1..]).await.unwrap();
+                assert_eq!(stands_at(&standing[0]), Some(left), "{rights}, {number}");
+                let view = client.look(&Scope::Names(vec![name.clone()])).await.unwrap();
+                assert_eq!((view[0].holders.len(), view[0].waiters.len()), (1, left));
+            }
+            let removed = client.leave(&name, claim.id, Leave::Done).await.unwrap();
+            assert_eq!(removed, Left::Removed, "{rights}, {number}");
+        }
+        assert!(client.look(&Scope::Names(vec![name])).await.unwrap().is_empty());
+    }
+}
+
+async fn a_long_queue_that_does_not_end_where_it_says_is_refused() {
+    let server = Redis::new().start().unwrap();
+    let place = Place::at(&server);
+    let client = connect(&place).await;
+    let name = Name::new("a queue").unwrap();
+    let claim = |number| {
+        let label = "x".repeat(200);
+        let claim = Claim::new(id(number), name.clone(), Share::Exclusive, Duration::from_secs(30));
+        Arc::new(claim.label(label.as_str()))
+    };
+    for number in 1..=50 {
+        client.enter(&claim(number), Ask::Queue).await.unwrap();
+    }
+    let key = place.key("a queue");
+    let whole = server.command(&["GET", &key]).unwrap().unwrap();
+    assert!(whole.starts_with("V01"));
+    for spoilt in [format!("{whole}x"), whole[..whole.len() - 1].to_owned(), whole[..2_048].to_owned()] {
+        server.command(&["SET", &key, &spoilt, "PX", "600000"]).unwrap();
+        let left = client.leave(&name, id(1), Leave::Done).await;
+        assert!(left.is_err(), "{left:?}");
+        let standing = client.renew(&[claim(1)]).await.unwrap();
+        assert_eq!(standing, [Standing::Unknown]);
+        assert!(client.enter(&claim(60), Ask::Queue).await.is_err());
+        assert_eq!(server.command(&["GET", &key]).unwrap(), Some(spoilt));
+    }
 }

@@ -62,8 +62,12 @@ impl Three {
     fn reads(&self) -> Vec<u64> {
         let reads = |server: &Server| {
             let stats = server.command(&["INFO", "commandstats"]).unwrap().unwrap();
-            let calls = stats.split("cmdstat_get:calls=").nth(1).and_then(|rest| rest.split(',').next());
-            calls.map_or(0, |calls| calls.parse().unwrap())
+            // A verb reads the beginning of a line, and a look all of it.
+            let calls = |command: &str| -> u64 {
+                let rest = stats.split_once(&format!("cmdstat_{command}:calls=")).map(|(_, rest)| rest);
+                rest.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
+            };
+            calls("getrange") + calls("get")
         };
         self.servers.iter().map(reads).collect()
     }

@@ -220,11 +220,11 @@ mod tests {
     #[test]
     fn the_text_that_is_sent_is_that_of_the_release_before() {
         let hashes = [
-            (&ENTER, "309addc08ac8a8eded0b0495aff5c4f9025ef0a9"),
-            (&RENEW, "ab7dfb7c54ecd72f988acf7f7665d7c7f7d9caf9"),
-            (&LEAVE, "c8bcd27ace4437ce3a79c40a93148f3693a8ad73"),
+            (&ENTER, "89ceea9096a7118b6269cbda9f8328a16d5e5d90"),
+            (&RENEW, "03f7c15302981c574b6114bbdda208c3e79dbecc"),
+            (&LEAVE, "9c44af3d1e345ccf4750848b50f3ee030a3adb25"),
             (&LOOK, "124a63f853b9a627953c5adfb5ab5c153644bf61"),
-            (&RAISE, "d865526701b03e1f641f948dcf7d44f70d53f6c0"),
+            (&RAISE, "ad3f97d4f988aec0ebb408a004a7cb6c8e441f0b"),
             (&TOGETHER, "21caf1e90d7d1106fbf8122aad7a44d2152720fd"),
         ];
         for (verb, hash) in hashes {

@@ -21,15 +21,24 @@ local call, sub, find, format, match, concat =
 local FORM, NUMBERS = '@form.line', @line.claims.before
 -- The gap is closed when it is as long as this, and longer than the rest.
 local WIDEST = 4096
+-- So much of a long line is read behind its holders at first: those who are next.
+local NEXT = 512
 
 -- Those who wait are in `tail` from `first` on. Every long string costs time for each of its bytes, so none is made
--- without need.
+-- without need: of a long line only the holders and those next to them are read, until more is asked for (`complete`).
 local key, now, least, shard, line, holders, tail, first
+-- Of the form V01: how much is before `tail` at the server, how long all of it is there, whether `tail` ends earlier.
+local origin, total, partial
 -- What is to be told after the next write, and the error of a server that refused to tell it.
 local news, refused
 -- Whether there is something to write; whether the key has to live longer than it was given; where the holders
 -- begin at the server, if it has `tail` as it is, in the form V01; the claim that is to be added at its end.
 local changed, grown, stored, appended
+
+-- Reads those who wait, all of them.
+local function complete()
+  if partial then tail, partial = call('GETRANGE', key, origin, -1), false end
+end
 
 -- The claim that begins at a place of a section, and where the next one begins.
 local function claim_at(section, at)
@@ -177,6 +186,7 @@ local function remove(id)
     text, after = claim_at(holders, at)
     holders = sub(holders, 1, at - 1) .. (after and sub(holders, after) or '')
   else
+    complete()
     at = find(tail, SEPARATOR .. id, first, true)
     if not at then return false end
     text, after = claim_at(tail, at)
@@ -225,13 +235,19 @@ end
 -- Makes holders of all that fit now.
 local function advance()
   local granted = {}
-  while line.waiting > 0 do
+  -- Nothing fits beside an exclusive hold.
+  while line.waiting > 0 and line.exclusive == 0 do
     local text, after = claim_at(tail, first)
+    if partial and not after then
+      complete()
+      text, after = claim_at(tail, first)
+    end
     local c = read(text)
     if not fits(c) then break end
     grant(granted, c, @hold.holds, next_epoch())
     count_base(c)
     first = after or #tail + 1
+    if c.owner ~= '' then complete() end
     if may_have(tail, c.owner, first) then
       tail = take_along(granted, c, sub(tail, first))
       first, stored = 1, nil
@@ -272,28 +288,30 @@ local function write()
       stored = nil
       return call('SET', key, '@form.single' .. sub(holders, @claim.id.begin), 'PXAT', line.expires)
     end
+    if line.sharing == 0 and count <= LONGEST then complete() end
     if line.sharing == 0 and count <= LONGEST and are_plain(holders, 1) and are_plain(tail, first) then
       stored = nil
       return write_queue(key, line.earliest, line.expires, count, holders .. sub(tail, first))
     end
   end
   if appended then
-    local length = #tail + #appended
-    call('SETRANGE', key, #tail, appended)
-    call('SETRANGE', key, 0, numbers(stored, line.waiting > 0 and first or length + 1, length))
+    local length = total + #appended
+    call('SETRANGE', key, total, appended)
+    call('SETRANGE', key, 0, numbers(stored, line.waiting > 0 and origin + first or length + 1, length))
     return
   end
   -- Holders end where those who wait begin.
-  local start = first - #holders
-  if stored and not grown and start > NUMBERS and (start < WIDEST or start < #tail / 2) then
+  local start = stored and origin + first - #holders
+  if stored and not grown and start > NUMBERS and (start < WIDEST or start < total / 2) then
     call('SETRANGE', key, start - 1, holders)
-    call('SETRANGE', key, 0, numbers(start, first, #tail))
+    call('SETRANGE', key, 0, numbers(start, origin + first, total))
     stored = start
     return
   end
+  complete()
   local length = NUMBERS + #holders + #tail - first + 1
   tail = numbers(NUMBERS + 1, NUMBERS + 1 + #holders, length) .. holders .. sub(tail, first)
-  first, stored, grown = NUMBERS + 1 + #holders, NUMBERS + 1, false
+  first, stored, grown, origin, total = NUMBERS + 1 + #holders, NUMBERS + 1, false, 0, length
   call('SET', key, tail, 'PXAT', line.expires)
 end
 
@@ -341,6 +359,7 @@ end
 local function reap()
   if now < line.earliest or line.held + line.waiting == 0 then return end
   local left, gone, soonest, lapsed, next
+  complete()
   holders, gone, soonest = sweep(holders, 1)
   left, lapsed, next = sweep(tail, first)
   if lapsed[1] then tail, first, stored = left, 1, nil end
@@ -353,30 +372,45 @@ local function reap()
   settle()
 end
 
--- The line of the form V01. Says whether it is one.
-local function read_numbers(head)
+-- The line of the form V01, of which the first bytes were read, or all. Says whether it is one.
+local function read_numbers(head, all)
   local _, to = find(head, '^%d+%-?%d+\@mark.separator.byte', @line.epoch.begin)
   if sub(head, @line.form) ~= FORM or to ~= NUMBERS + 1 then return false end
   local function number(from, until_then) return tonumber(sub(head, from, until_then)) end
   line = {epoch = number(@line.epoch), earliest = number(@line.earliest), expires = number(@line.expires), held = number(@line.held),
     waiting = number(@line.waiting), bases = number(@line.bases), used = number(@line.used), exclusive = number(@line.exclusive),
     sharing = number(@line.sharing), capacity = number(@line.capacity)}
-  stored, first, tail = number(@line.holders_at), number(@line.waiters_at), head
-  holders = sub(head, stored, first - 1)
-  return number(@line.length) == #head and line.held > 0 and stored > NUMBERS and sub(holders, @claim.mark) == SEPARATOR
-    and sub(head, first, first) == (line.waiting > 0 and SEPARATOR or '')
+  local waiters_at
+  stored, waiters_at, total = number(@line.holders_at), number(@line.waiters_at), number(@line.length)
+  if not (stored and waiters_at and total) then return false end
+  if #head == BEGINNING then
+    -- It has to end where it says.
+    if #call('GETRANGE', key, total - 1, -1) ~= 1 then return false end
+    origin, tail = stored - 1, call('GETRANGE', key, stored - 1, all and -1 or waiters_at + NEXT)
+    partial = origin + #tail < total
+  elseif #head == total then
+    origin, tail = 0, head
+  else
+    return false
+  end
+  first = waiters_at - origin
+  holders = sub(tail, stored - origin, first - 1)
+  return line.held > 0 and stored > NUMBERS and sub(holders, @claim.mark) == SEPARATOR
+    and sub(tail, first, first) == (line.waiting > 0 and SEPARATOR or '')
 end
 
--- Opens the line at a key whose head was read; what lapsed is let go. Nothing if it cannot be read.
-local function open(at, head, time, floor, on_shard)
+-- Opens the line at a key whose head was read, of the form V01 perhaps only the beginning; what lapsed is let go. Nothing if it
+-- cannot be read. `all`: those who wait are read at once, because all are needed.
+local function open(at, head, time, floor, on_shard, all)
   key, now, shard = at, time, on_shard
   least = floor and tonumber(floor) or now
   line = {epoch = 0, held = 0, waiting = 0, bases = 0, used = 0, exclusive = 0, sharing = 0, capacity = 0,
     earliest = 0, expires = 0}
   holders, tail, first, news, changed, grown, stored, appended = '', '', 1, {}, false, false, nil, nil
+  origin, total, partial = 0, 0, false
   local kind = head and sub(head, @head.letter)
   if kind == '@form.line.letter' then
-    if not read_numbers(head) then return false end
+    if not read_numbers(head, all) then return false end
   elseif kind == '@form.idle' then
     line.epoch = #head == @idle.width and tonumber(sub(head, @idle.epoch.begin))
     if not line.epoch then return false end
@@ -422,13 +456,14 @@ local function renew(id)
   local at = find(holders, SEPARATOR .. id, 1, true)
   local held, section = at, holders
   if not held then
+    complete()
     at, section = find(tail, SEPARATOR .. id, first, true), tail
   end
   if not at then return nil end
   local ttl = tonumber(sub(section, @claim.ttl(at)))
   expire_after(now + ttl)
   if stored and not grown then
-    call('SETRANGE', key, @claim.renewed.before(at) + (held and stored - 1 or 0), text_of(now))
+    call('SETRANGE', key, @claim.renewed.before(at) + (held and stored - 1 or origin), text_of(now))
   else
     section = sub(section, 1, @claim.renewed.before(at)) .. text_of(now) .. sub(section, @claim.renewed.after(at))
     if held then holders = section else tail, stored = section, nil end

@@ -2,6 +2,8 @@
 -- KEYS    the lock's key
 -- ARGV    1 id | 2 epoch, 16 digits
 -- Reply   the claim's epoch now, as text | nothing if it does not hold | {9, what is there} it cannot be read
+-- A line of which all was read, however long it is.
+local BEGINNING = -1
 local head = redis.call('GET', keys[1])
 local kind_here = head and string.byte(head)
 if kind_here == @form.single.byte then
