@@ -22,10 +22,9 @@ use crate::{
 /// So many claims share a call: about 50 µs, in which the server does nothing else.
 pub(super) const MOST: usize = 16;
 
-/// An enter or a leave, and the connection that it goes out on.
+/// An enter or a leave, and the server that is asked.
 pub(super) struct Question {
     pub(super) server: Arc<Server>,
-    pub(super) live: Live,
     pub(super) step: Step,
     pub(super) floor: Floor,
 }
@@ -36,15 +35,14 @@ pub(super) type Told = Result<Option<u64>, Failure>;
 /// Questions that share a call, and with each of them what is to be told.
 pub(super) struct Batch<T> {
     server: Arc<Server>,
-    live: Live,
     enters: Vec<(Question, T)>,
     leaves: Vec<(Question, T)>,
 }
 
 impl<T> Batch<T> {
     pub(super) fn of(first: Question, tell: T) -> Self {
-        let (server, live) = (Arc::clone(&first.server), first.live.clone());
-        let mut batch = Self { server, live, enters: Vec::new(), leaves: Vec::new() };
+        let server = Arc::clone(&first.server);
+        let mut batch = Self { server, enters: Vec::new(), leaves: Vec::new() };
         batch.add(first, tell);
         batch
     }
@@ -61,18 +59,27 @@ impl<T> Batch<T> {
         self.enters.len() + self.leaves.len()
     }
 
-    /// Whether a question goes out on the same connection, and there is room.
+    /// Whether a question goes to the same server, and there is room.
     pub(super) fn takes(&self, question: &Question) -> bool {
-        self.len() < MOST && Arc::ptr_eq(&self.server, &question.server) && self.live.1 == question.live.1
+        self.len() < MOST && Arc::ptr_eq(&self.server, &question.server)
     }
 
-    /// What asks all of them when it is polled, with an answer for each; and whom to tell, in the same order.
+    /// What asks all of them when it is polled, with an answer for each; and whom to tell, in the same order. If the server
+    /// cannot be asked now, all have to be asked alone: then it is said why.
     pub(super) fn call(self) -> (impl Future<Output = Vec<Told>> + Send, Vec<T>) {
-        let command = self.command();
-        let Self { server, live, enters, leaves } = self;
+        // One connection for all of them, taken as late as possible. It may have been lost since they came.
+        let live = self.server.at_hand();
+        let command = live.is_some().then(|| self.command());
+        let Self { server, enters, leaves } = self;
         let counts = (enters.len(), leaves.len());
         let tells = enters.into_iter().chain(leaves).map(|(_, tell)| tell).collect();
-        (ask(server, live, command, counts), tells)
+        let asked = async move {
+            match live.zip(command) {
+                Some((live, command)) => ask(server, live, command, counts).await,
+                None => vec![Ok(None); counts.0 + counts.1],
+            }
+        };
+        (asked, tells)
     }
 
     fn command(&self) -> Cmd {

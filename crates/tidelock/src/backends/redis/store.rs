@@ -164,11 +164,10 @@ impl RedisStore {
 
     /// The one server of an installation and its connection, if nothing is in the way of asking at once.
     pub(crate) fn at_hand(&self) -> Option<(Arc<Server>, Live)> {
-        let server = self.link.at_hand()?;
         let simple = self.config.replicas == 0 && !self.scripts_are_off();
-        let live = server.live().filter(|_| simple)?;
-        // After the connection was taken: one that is made later may be to a server that was restarted.
-        server.may_grant().ok().map(|()| (server, live))
+        let server = self.link.at_hand().filter(|_| simple)?;
+        let live = server.at_hand()?;
+        Some((server, live))
     }
 
     /// The short way: calls a script with nothing to prepare and nothing to check afterwards, so the command is sent

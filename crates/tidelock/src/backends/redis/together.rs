@@ -99,8 +99,8 @@ impl RedisStore {
     ) -> Result<Joined, Failure> {
         let Some(together) = &self.together else { return Ok(Joined::Alone(None)) };
         let question = || {
-            let (server, live) = self.at_hand()?;
-            Some(Question { server, live, step: step(), floor })
+            let server = self.link.at_hand().filter(|server| server.is_at_hand())?;
+            Some(Question { server, step: step(), floor })
         };
         together.join(name, question).await
     }

@@ -65,7 +65,8 @@ impl RedisStore {
             Err(failure) => return Some(Err(failure)),
         };
         let (server, live) = self.at_hand()?;
-        Some(self.enter_with_time_at(&server, live, claim, ask, floor).await)
+        // Hardly ever needed where many are asked for, and large.
+        Some(Box::pin(self.enter_with_time_at(&server, live, claim, ask, floor)).await)
     }
 
     async fn enter_with_time_at(
@@ -122,8 +123,30 @@ impl RedisStore {
         self.read_entered(claim, &answer).await
     }
 
-    /// Gives a claim back on a server that is connected, whatever the server forgot.
+    /// Gives a claim back on a server that is connected, whatever the server forgot. Nothing: it is not connected.
     pub(crate) async fn leave_anyway(
+        &self,
+        server: &Server,
+        name: &Name,
+        id: ClaimId,
+        why: &Leave,
+        floor: Floor,
+    ) -> Option<Result<Left, Failure>> {
+        let _alone = if *why == Leave::Done {
+            match self.join(name, || Step::Leave(name.clone(), id), None).await {
+                Ok(Joined::Answered(_)) => return Some(Ok(Left::Removed)),
+                Ok(Joined::Alone(under_way)) => under_way,
+                Err(failure) => return Some(Err(failure)),
+            }
+        } else {
+            None
+        };
+        let live = server.live()?;
+        // As for an enter.
+        Some(Box::pin(self.leave_anyway_at((server, live), name, id, why, floor)).await)
+    }
+
+    async fn leave_anyway_at(
         &self,
         (server, live): (&Server, Live),
         name: &Name,
@@ -131,14 +154,6 @@ impl RedisStore {
         why: &Leave,
         floor: Floor,
     ) -> Result<Left, Failure> {
-        let _alone = if *why == Leave::Done {
-            match self.join(name, || Step::Leave(name.clone(), id), None).await? {
-                Joined::Answered(_) => return Ok(Left::Removed),
-                Joined::Alone(under_way) => under_way,
-            }
-        } else {
-            None
-        };
         match server.call(live, |form| self.leave_command(name, id, why, floor, form)).await {
             Some(answer) => self.read_left(id, &answer?),
             None => self.ask_to_leave(name, id, why, floor).await,

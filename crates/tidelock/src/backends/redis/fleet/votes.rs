@@ -39,6 +39,6 @@ impl RedisStore {
     /// Takes the entry of another program away that people see under this id; nothing if that is no such id.
     pub(crate) async fn free_stranger(&self, name: &Name, id: ClaimId) -> Option<Result<Left, Failure>> {
         let fleet = self.fleet.as_ref().filter(|_| is_stranger(id))?;
-        Some(self.free(fleet, name, id).await)
+        Some(Box::pin(self.free(fleet, name, id)).await)
     }
 }

@@ -271,14 +271,36 @@ impl Server {
         &self.address
     }
 
-    /// The connection, if there is one, and its number.
-    pub(crate) fn live(&self) -> Option<Live> {
+    /// Whether there is a connection.
+    pub(crate) fn is_live(&self) -> bool {
+        self.cut_if_silent();
+        self.state().live.is_some()
+    }
+
+    fn cut_if_silent(&self) {
         if self.silence.is_longer_than(SILENT) {
             let number = self.state().number;
             self.cut(number, "no answer came for too long");
         }
+    }
+
+    /// The connection, if there is one, and its number.
+    pub(crate) fn live(&self) -> Option<Live> {
+        self.cut_if_silent();
         let state = self.state();
         state.live.as_ref().map(|live| (live.connection.clone(), state.number))
+    }
+
+    /// The connection, if there is one and the server grants.
+    pub(crate) fn at_hand(&self) -> Option<Live> {
+        let live = self.live()?;
+        // After the connection was taken: one that is made later may be to a server that was restarted.
+        self.may_grant().ok().map(|()| live)
+    }
+
+    /// Whether there is such a connection. It may be lost before it is used.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.is_live() && self.may_grant().is_ok()
     }
 
     /// Says which server it was.
