@@ -32,11 +32,10 @@ impl RedlockStore {
         if !self.claims.sit(claim) {
             return Ok(self.over(claim, ask));
         }
-        let (answers, asked) = self.enter_all(claim, ask).await;
+        let (answers, votes, asked) = self.enter_all(claim, ask).await;
         if self.claims.is_over(claim.id) {
             return Ok(self.over(claim, ask));
         }
-        let votes = self.weighed(&answers, entry_vote);
         match quorum::entry(&votes, ask).unwrap_or(Entry::Failed) {
             Entry::Holds(token) => {
                 let Some(epoch) = self.agreed(claim, token, asked).await? else {
@@ -118,12 +117,13 @@ impl RedlockStore {
         }
     }
 
-    /// Enters on all servers. Also says what [`Claims::ask_begins`](super::claims::Claims::ask_begins) did.
+    /// Enters on all servers. Says what they answered, their votes, and what
+    /// [`Claims::ask_begins`](super::claims::Claims::ask_begins) did.
     async fn enter_all(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
         ask: Ask,
-    ) -> (Vec<Answer<Entered>>, Option<u16>) {
+    ) -> (Vec<Answer<Entered>>, Vec<Vote>, Option<u16>) {
         let asked = self.claims.ask_begins(claim.id);
         let asked_before = self.claims.may_be_at(claim.id, self.everywhere());
         let floor = self.floor();
@@ -133,12 +133,25 @@ impl RedlockStore {
         };
         // Fewer answers decide nothing, so their clocks need not be compared yet.
         let few = self.needed().min(self.voters.len() - self.needed() + 1);
+        let mut decided = None;
         let suffices = |answers: &[Answer<Entered>]| {
             let here = answers.iter().filter(|answer| matches!(answer, Answer::Here(_))).count();
-            here >= few && quorum::entry(&self.weighed(answers, entry_vote), ask).is_some()
+            if here < few {
+                return false;
+            }
+            let weights = self.weights(answers);
+            let votes: Vec<_> = weights.votes(answers, entry_vote).collect();
+            let is_decided = quorum::entry(&votes, ask).is_some();
+            decided = is_decided.then_some((weights, votes));
+            is_decided
         };
         let round = self.ask(Self::limit(claim.ttl), question, suffices).await;
-        self.judge_clocks(&round.answers);
+        let (weights, votes) = decided.unwrap_or_else(|| {
+            let weights = self.weights(&round.answers);
+            let votes = weights.votes(&round.answers, entry_vote).collect();
+            (weights, votes)
+        });
+        self.judge_clocks(&weights);
         // Where nothing was sent, or it is not in line, there is nothing to be left.
         let nowhere = |answer: &Answer<Entered>| match answer {
             Answer::Here(Err(failure)) => failure.kind != FailureKind::Unknown,
@@ -151,7 +164,7 @@ impl RedlockStore {
         for (server, question) in round.unfinished {
             self.hear_later(server, claim, question);
         }
-        (round.answers, asked)
+        (round.answers, votes, asked)
     }
 
     /// Somebody has to hear the answer: it may be that the claim holds there.
@@ -281,8 +294,7 @@ impl RedlockStore {
             if round > 0 {
                 tokio::time::sleep(split::pause(claim.id, round)).await;
             }
-            let (answers, asked) = self.enter_all(claim, Ask::Queue).await;
-            let votes = self.weighed(&answers, entry_vote);
+            let (_, votes, asked) = self.enter_all(claim, Ask::Queue).await;
             if let Some(Entry::Holds(token)) = quorum::entry(&votes, Ask::Queue) {
                 match self.agreed(claim, token, asked).await? {
                     Some(epoch) => return Ok(Entered::Held(grant(epoch, claim, [].iter()))),

@@ -83,12 +83,12 @@ impl Link {
 
     /// Whether it can be asked, if it has a vote.
     pub(super) fn is_connected(&self) -> bool {
-        self.server.live().is_some()
+        self.server.is_live()
     }
 
     /// Whether it is time to try to connect it. A caller that is told so has to do it.
     pub(super) fn wants_connection(&self) -> bool {
-        if self.server.live().is_some() {
+        if self.server.is_live() {
             return false;
         }
         let now = self.clock.now().as_nanos();
@@ -132,7 +132,7 @@ impl Link {
         if let Some(why) = self.distrusted().clone() {
             return Err(why);
         }
-        if self.server.live().is_none() {
+        if !self.server.is_live() {
             let trouble = lock(&self.trouble).clone();
             return Err(trouble.unwrap_or_else(|| {
                 Failure::unreachable(format!("{}: the connection was lost", self.address()))
@@ -232,10 +232,15 @@ impl Link {
         why: &Leave,
         floor: Floor,
     ) -> Result<Left, Failure> {
-        let live = self.server.live().ok_or_else(|| self.is_not_connected())?;
+        if !self.server.is_live() {
+            return Err(self.is_not_connected());
+        }
         let left = match self.store.free_stranger(name, id).await {
             Some(left) => left,
-            None => self.store.leave_anyway((&self.server, live), name, id, why, floor).await,
+            None => {
+                let left = self.store.leave_anyway(&self.server, name, id, why, floor).await;
+                left.ok_or_else(|| self.is_not_connected())?
+            }
         };
         left.map_err(|failure| self.named(failure))
     }

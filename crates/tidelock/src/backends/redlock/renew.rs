@@ -38,10 +38,10 @@ impl RedlockStore {
             })
         };
         let round = self.ask(Self::limit(ttl), question, suffices).await;
-        self.judge_clocks(&round.answers);
+        let weights = self.weights(&round.answers);
+        self.judge_clocks(&weights);
         self.forget(round.unfinished);
         let mut standings = Vec::with_capacity(claims.len());
-        let weights = self.weights(&round.answers);
         for (index, claim) in claims.iter().enumerate() {
             votes.clear();
             votes.extend(weights.votes(&round.answers, |answer| standing_vote(answer, index)));

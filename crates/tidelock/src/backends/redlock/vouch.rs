@@ -59,12 +59,8 @@ impl RedlockStore {
         clocks::agreement(&readings, awaited, self.needed(), self.clock.now())
     }
 
-    /// The votes of servers, without those of servers whose clocks do not agree with a majority.
-    pub(super) fn weighed<T>(&self, answers: &[Answer<T>], vote: impl Fn(&Answer<T>) -> Vote) -> Vec<Vote> {
-        self.weights(answers).votes(answers, vote).collect()
-    }
-
-    /// What the votes of servers count, with the answers that are there.
+    /// What the votes of servers count, with the answers that are there: nothing for servers whose clocks do not agree with
+    /// a majority.
     pub(super) fn weights<T>(&self, answers: &[Answer<T>]) -> Weights {
         let waits = answers.iter().any(|answer| matches!(answer, Answer::Awaited));
         Weights { agreement: self.agreement(answers), waits }
@@ -72,15 +68,17 @@ impl RedlockStore {
 
     /// Takes the vote from servers whose clocks differ from those of a majority. While there is none nobody has a vote, and
     /// nobody knows whose clock is wrong: perhaps ours stood still.
-    pub(super) fn judge_clocks<T>(self: &Arc<Self>, answers: &[Answer<T>]) {
-        let agreement = self.agreement(answers);
+    pub(super) fn judge_clocks(self: &Arc<Self>, weights: &Weights) {
+        let agreement = &weights.agreement;
         let agree = agreement.iter().filter(|agreement| **agreement == Agreement::Agrees).count();
-        if agree < self.needed() || agree == self.voters.len() {
+        if agree < self.needed() {
             return;
         }
-        for (server, agreement) in agreement.into_iter().enumerate() {
+        let differing =
+            agreement.iter().enumerate().filter(|(_, agreement)| **agreement == Agreement::Differs);
+        for (server, _) in differing {
             let voter = &self.voters[server];
-            let Some(reading) = voter.reading().filter(|_| agreement == Agreement::Differs) else { continue };
+            let Some(reading) = voter.reading() else { continue };
             // Once for what it told, and not for each question of many at the same time.
             let judged = self.judged[server].load(Ordering::Relaxed);
             if reading.at < Moment::from_nanos(judged) + JUDGED {

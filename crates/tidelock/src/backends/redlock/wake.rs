@@ -50,7 +50,8 @@ impl RedlockStore {
                 while let Poll::Ready(Some(work)) = later.poll_recv(context) {
                     under_way.push(work);
                 }
-                if let Poll::Ready(Some(done)) = under_way.poll_next_unpin(context) {
+                // Nearly always there is nothing to tell of it, and there may be much of it.
+                while let Poll::Ready(Some(done)) = under_way.poll_next_unpin(context) {
                     if let Some(news) = done {
                         return Poll::Ready(Ok(news));
                     }
