@@ -9,6 +9,10 @@ use super::local::Cohort;
 
 /// Cohorts, by id: in the order in which they came.
 #[derive(Debug, Default)]
+#[allow(
+    clippy::box_collection,
+    reason = "the pointer fits beside a cohort's own tag, and nearly every name has one cohort"
+)]
 pub(super) enum Cohorts {
     #[default]
     None,

@@ -8,6 +8,7 @@ use crate::error::Error;
 pub(crate) const HAND_OFFS: u32 = (1 << HAND_OFF_BITS) - 1;
 const HAND_OFF_BITS: u32 = 10;
 /// The largest epoch for which there is room.
+#[cfg(all(unix, feature = "file"))]
 pub(crate) const LARGEST_EPOCH: u64 = u64::MAX >> HAND_OFF_BITS;
 
 /// A number that is larger for every later holder of the same lock.

@@ -390,7 +390,7 @@ async fn a_long_queue_is_handed_over_in_order_with_and_without_the_right_to_read
         let (mut last, mut left) = (0, claims.len());
         for (number, claim) in claims.iter().enumerate() {
             left -= 1;
-            let standing = client.renew(std::slice::from_ref(claim)).await.unwrap()[0].clone();
+            let standing = client.renew(std::slice::from_ref(claim)).await.unwrap()[0];
             let Standing::Held(grant) = standing else { panic!("{rights}, {number}: {standing:?}") };
             assert!(grant.epoch > last && grant.waiting as usize == left, "{rights}, {number}: {grant:?}");
             last = grant.epoch;
