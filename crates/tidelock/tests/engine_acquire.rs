@@ -329,6 +329,23 @@ async fn a_shutdown_ends_waiting_drains_and_cuts_off_what_is_held() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_that_a_shutdown_took_back_before_its_task_went_on_is_not_returned() {
+    let store = store(SLOW);
+    let (a, b) = (client(&store, 1), client(&store, 2));
+    let first = a.locks.mutex("x").lock().await.unwrap();
+    let mutex = b.locks.mutex("x");
+    let mut waits = pin!(mutex.lock());
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    sleep(Duration::from_millis(50)).await;
+    first.release().await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(store.left_behind()[0].holders.len(), 1, "the second one was granted the lock");
+    assert_eq!(b.locks.shutdown(Duration::ZERO).await, 1);
+    assert!(waits.await.unwrap_err().is_closed());
+    assert!(store.left_behind().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_guards_that_are_released_in_time() {
     let store = store(SLOW);
     let a = client(&store, 1);

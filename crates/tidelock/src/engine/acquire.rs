@@ -64,8 +64,9 @@ impl Engine {
                 Err(error) => break Err(error),
             };
             match outcome {
-                // The process may have been stopped between the moment at which this task was given the lock and now.
-                Ok(Some(held)) if held.has_expired() => drop(held),
+                // The process may have been stopped, or the client shut down, between the moment at which this task was
+                // given the lock and now.
+                Ok(Some(held)) if held.came_too_late() => drop(held),
                 outcome => break outcome,
             }
             asked = self.clock.now();

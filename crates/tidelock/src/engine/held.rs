@@ -68,9 +68,9 @@ impl Held {
         &self.holding.0
     }
 
-    /// Whether its lease ended before anybody could use it.
-    pub(super) fn has_expired(&self) -> bool {
-        self.hand().state() == State::Lost(LossReason::Expired)
+    /// Whether its lease ended, or a shutdown took it back, before anybody could use it.
+    pub(super) fn came_too_late(&self) -> bool {
+        matches!(self.hand().state(), State::Lost(LossReason::Expired | LossReason::Closed) | State::Ended)
     }
 
     /// Until when others have to be kept out, if that is not yet the past.
