@@ -4,7 +4,7 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use tidelock::{Guard, Holding, LockState, Locks, Result};
+use tidelock::{Guard, Holding, LockState, Locks, Result, backend::ClaimView};
 use tokio::{task::yield_now, time::sleep};
 
 use super::{
@@ -224,14 +224,18 @@ impl Player {
         let often = if self.role == Role::Slow { 400 } else { 40 };
         let looks = matches!(way, Way::Wait | Way::TryFor(_)) && self.rng.chance(often);
         let look_after = self.rng.millis(0, 12);
+        let asked = Moment::now();
         let asking = self.asking(request);
         let name = &self.work.locks[request.lock].name;
+        // A claim that waits for longer is of an earlier request of this client, which may be about to leave.
+        let is_this =
+            |waiter: &ClaimView| self.locks.is_own(waiter.id) && waiter.age <= Moment::now().since(asked);
         let looking = async {
             if looks {
                 sleep(look_after).await;
                 if let Ok(views) = self.locks.look([name]).await
                     && let Some(view) = views.first()
-                    && view.waiters.iter().any(|waiter| self.locks.is_own(waiter.id))
+                    && view.waiters.iter().any(is_this)
                 {
                     self.journal.note(&Event::Queued { op });
                 }
