@@ -25,7 +25,7 @@ const NO_QUEUE: Verdict = Cannot(
 const ONE_CALL: Verdict =
     Cannot("the other lock is one system call; a queue with leases in a file is several of them");
 const CHANCE: Verdict = Cannot("the ratio depends on when the holder last renewed, not on the library");
-const TOGETHER: Verdict = Can("claims that arrive together can go to the server in one call");
+const VOTES: Verdict = Can("the work for each of five votes, in the client and in the script of a claim");
 const MEMORY: Verdict = Can("bytes that the client keeps for each lock");
 const GUARDED: Verdict = Cannot(
     "the server looks up five ranges for a pair instead of two: for late questions, epochs and a release that compares",
@@ -39,20 +39,17 @@ const VERDICTS: &[(&str, &str, &str, Verdict)] = &[
     ("file", "held", "", NO_LEASE),
     ("file", "", "", ONE_CALL),
     ("redis", "held", "", ONE_SESSION),
-    ("redis", "distinct", "", TOGETHER),
     ("redis", "", "", NO_QUEUE),
-    ("redlock", "distinct", "", TOGETHER),
+    ("redlock", "distinct", "", VOTES),
     ("redlock", "", "", NO_QUEUE),
     ("etcd", "held", "", ONE_SESSION),
     ("etcd", "killed", "", CHANCE),
     ("etcd", "", "", GUARDED),
     ("zookeeper", "held", "", ONE_SESSION),
     ("zookeeper", "killed", "", CHANCE),
-    ("postgres", "distinct", "", TOGETHER),
     ("postgres", "killed", "", NO_LEASE),
     ("postgres", "", "sqlx", NO_ROW),
     ("postgres", "", "distributed-lock", NO_ROW),
-    ("mysql", "distinct", "", TOGETHER),
     ("mysql", "killed", "", NO_LEASE),
     ("mysql", "", "GET_LOCK", NO_ROW),
     ("mysql", "", "distributed-lock", NO_ROW),

@@ -103,7 +103,7 @@ fn watch(store: &str, args: &Args) -> Result<bool, String> {
     let mut kept = true;
     if args.claims.waiting >= 1_000 {
         kept &= limit("client and server", ours + theirs, 2.0, "%");
-    } else if args.claims.held >= 10_000 {
+    } else if args.claims.held == 10_000 {
         kept &= limit("client and server", ours + theirs, 2.5, "%");
     }
     if args.claims.held >= 10_000 && args.claims.waiting == 0 {
