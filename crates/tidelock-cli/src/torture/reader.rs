@@ -109,7 +109,9 @@ impl Reader {
                 Event::Closing { guest, grace } => {
                     let closing = Closing { process: index, guest, at, done: 0, ends_tasks: false };
                     history.closings.push(closing);
-                    for op in history.ops[start..].iter_mut().filter(|op| op.guest == guest && is_held(op)) {
+                    // Also what it may be granted at this very moment, which is noted later.
+                    let is_cut = |op: &&mut Op| op.guest == guest && (is_held(op) || op.answered == 0);
+                    for op in history.ops[start..].iter_mut().filter(is_cut) {
                         op.closed = at.saturating_add(grace);
                     }
                 }
@@ -410,6 +412,19 @@ mod tests {
         assert_eq!(history.ops[3].answer, Answer::None);
         let Closing { guest, at, done, ends_tasks, .. } = history.closings[0];
         assert_eq!((guest, at, done, ends_tasks), (1, 30, 40, true));
+    }
+
+    #[test]
+    fn a_shutdown_cuts_off_what_its_client_holds_and_what_it_is_granted_at_that_moment() {
+        let client = "1 hello 0 0\n\
+             10 asked 0 0 x 0 -\n11 by 0 1\n20 granted 0 5120 900\n21 asked 1 0 x 0 -\n22 by 1 1\n\
+             23 asked 2 0 x 0 -\n30 closing 1 600\n31 granted 1 6144 900\n32 granted 2 7168 900\n40 closed 1\n";
+        let files = [
+            ("run.log", "1 plan 7 file 1000 true false\n1 lock 0 1000 torture/a\n"),
+            ("client-0.0.log", client),
+        ];
+        let closed: Vec<_> = history(&files).ops.iter().map(|op| op.closed).collect();
+        assert_eq!(closed, [630, 630, 0], "held, granted meanwhile, another client");
     }
 
     #[test]
