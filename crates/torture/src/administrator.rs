@@ -4,8 +4,6 @@ use std::{process::Command, time::Duration};
 
 use test_servers::{Disk, Error, Server, wait_for};
 
-use crate::many::PATIENCE;
-
 /// The user that clients log in as where administrators change what it may.
 pub(crate) const USER: (&str, &str) = ("torture", "right");
 
@@ -123,10 +121,12 @@ pub(crate) fn relieve(server: &Server, fault: &str) -> Result<(), Error> {
     match (server.store(), fault) {
         (_, "certificate") => server.show_certificate(false),
         ("redis", "out-of-memory") => set("maxmemory", "0"),
-        // Those who ask again and again may be there first. The command line client would say so, and end well.
-        ("redis", "no-connections") => wait_for("clients may connect", PATIENCE, || {
+        // Those who ask again and again may be there first, again and again: then only a restart helps. The command line
+        // client would print that it was refused, and end well.
+        ("redis", "no-connections") => wait_for("clients may connect", Duration::from_secs(2), || {
             server.command(&["CONFIG", "SET", "maxclients", "10000"]).is_ok()
-        }),
+        })
+        .or_else(|_| server.restart()),
         ("redis", "refuse-writes") => set("min-replicas-to-write", "0"),
         ("redis", "pause-clients") => server.ask(&["CLIENT", "UNPAUSE"]).map(drop),
         ("redis", "password") => {
