@@ -1,7 +1,7 @@
 //! Clients that are not the first one of their process: they are shut down or dropped, or their runtime ends, with requests
 //! under way. And those that knock with a wrong password.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     Findings, Rule,
@@ -25,6 +25,21 @@ const UNKNOWN: Nanos = 15_000_000_000;
 /// When each client was about to end, by its process and number.
 pub(super) fn ends(history: &History) -> HashMap<(u32, u32), Nanos> {
     history.closings.iter().map(|it| ((it.process, it.guest), it.at)).collect()
+}
+
+/// When clients ended that had used a lock, and until when a claim may be there that they did not give back. Takes the
+/// requests of the lock.
+pub(super) fn may_be_left(history: &History, ops: &[u32]) -> Vec<(Nanos, Nanos)> {
+    let used: HashSet<_> = ops
+        .iter()
+        .map(|index| &history.ops[*index as usize])
+        .filter(|op| op.guest > 0)
+        .map(|op| (op.process, op.guest))
+        .collect();
+    let Some(first) = ops.first() else { return Vec::new() };
+    let ttl = history.ttls[usize::from(history.ops[*first as usize].name)];
+    let ended = history.closings.iter().filter(|it| used.contains(&(it.process, it.guest)));
+    ended.map(|it| (it.at, it.done.max(it.at).saturating_add(ttl))).collect()
 }
 
 pub(super) fn check(history: &History, calm: &Calm, findings: &mut Findings) {

@@ -75,6 +75,7 @@ pub(super) fn check_free(history: &History, calm: &Calm, ops: &[u32], findings: 
     let mut free: (Nanos, Option<u32>) = (0, None);
     let mut readable: (Nanos, Option<u32>) = (0, None);
     let writers = Writers::new(history, ops);
+    let left = guests::may_be_left(history, ops);
     for (place, index) in ops.iter().enumerate() {
         let op = &history.ops[*index as usize];
         if matches!(op.share, Share::Permits { .. }) {
@@ -84,6 +85,9 @@ pub(super) fn check_free(history: &History, calm: &Calm, ops: &[u32], findings: 
         let (ended, by) = if is_shared { readable } else { free };
         // Judged from when the last fault was over.
         let since = calm.since(op.answered).map(|calm| ended.max(op.asked).max(calm));
+        // What a client could not give back before it ended stays until its lease ends.
+        let left = left.iter().filter(|(end, _)| *end <= op.answered).map(|(_, until)| *until).max();
+        let since = since.map(|since| since.max(left.unwrap_or_default()));
         let waited_in_vain = op.is_granted() || op.answer == Answer::TimedOut;
         if let Some(since) = since
             && waited_in_vain

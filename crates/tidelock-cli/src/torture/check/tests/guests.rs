@@ -165,3 +165,22 @@ fn a_wrong_password_is_refused_as_one_when_nothing_disturbs() {
     tale.0.knocks[0].answer = "ok".to_owned();
     assert_eq!(tale.broken(), [Rule::LetIn], "no fault lets anybody in");
 }
+
+#[test]
+fn a_claim_that_a_client_left_behind_blocks_its_lock_for_a_lease_and_no_longer() {
+    let waited = |granted, has_left| {
+        let mut tale = Tale::new();
+        tale.holds(1, 1, 0, 1, 100);
+        let left = tale.asks(0, Share::Exclusive, 50);
+        let op = &mut tale.0.ops[left];
+        (op.guest, op.answer, op.answered) = (1, Answer::TimedOut, at(120));
+        if has_left {
+            tale.closes(150, true);
+        }
+        tale.holds(2, 2, 200, granted, granted + 10);
+        tale.broken()
+    };
+    assert_eq!(waited(5_000, true), []);
+    assert_ne!(waited(5_000, false), []);
+    assert_ne!(waited(9_000, true), []);
+}
